@@ -1,0 +1,334 @@
+"""The recipe: frozen dataclasses, one for each section of the TOML file.
+
+``load_recipe`` reads a file and refuses unknown keys; ``to_toml`` writes the resolved recipe back. Every field acts or
+is refused; the command line overrides any of them (``--rollout.group-size 16``). Presets are resolved in ``presets.py``.
+"""
+
+import dataclasses
+import tomllib
+import types
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import tomli_w
+
+from agentr1_train.errors import ConfigError, MissingFileError, did_you_mean
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """Which environment, and how it is made."""
+
+    id: str = ""
+    """Gymnasium id; ``module:id`` imports the module first."""
+    imports: tuple[str, ...] = ()
+    """Modules to import before ``gymnasium.make``, so that they register their ids."""
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    """Keyword arguments of ``gymnasium.make``."""
+    eval_kwargs: dict[str, Any] = field(default_factory=dict)
+    """Laid over ``kwargs`` for evaluation (another split)."""
+    reset_timeout_s: float = 60.0
+    """Seconds ``reset`` may take; past it the trajectory ends as ``error``."""
+    step_timeout_s: float = 60.0
+    """Seconds ``step`` may take; past it the trajectory ends as ``error``."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The policy, and the critic that may stand beside it."""
+
+    path: str = ""
+    """Local folder or hub name, as ``from_pretrained`` takes it; tokenizer and chat template come from there."""
+    critic_path: str = ""
+    """Backbone of the critic; empty: the policy's."""
+    chat_template: str = ""
+    """File with a Jinja chat template that replaces the tokenizer's."""
+    attention: str = "sdpa"
+    """transformers' ``attn_implementation``."""
+    gradient_checkpointing: bool = False
+    """Recompute activations in the backward pass: less memory, more time."""
+
+
+@dataclass(frozen=True)
+class RolloutConfig:
+    """How episodes are collected."""
+
+    groups: int = 8
+    """P, the number of seeds an update, over all ranks."""
+    group_size: int = 8
+    """G, the number of trajectories of each seed."""
+    context: Literal["append", "replace"] = "append"
+    """What a ``str`` observation is: what is new (append), or the whole state (replace)."""
+    max_steps: int = 0
+    """Model calls an episode may make; 0 leaves it to the environment."""
+    max_prompt_tokens: int = 2048
+    """A longer prompt ends the trajectory as truncated, ``prompt_too_long``; nothing is cut silently."""
+    max_response_tokens: int = 256
+    """Cap on each step's response."""
+    max_trajectory_tokens: int = 0
+    """Cap on the responses of one episode together; 0: none."""
+    temperature: float = 1.0
+    top_p: float = 1.0
+    concurrency: int = 64
+    """Episodes in flight on one rank."""
+    on_error: Literal["drop", "truncate"] = "drop"
+    """A trajectory that ended as ``error``: left out of the batch, or trained as truncated. Counted either way."""
+    max_error_fraction: float = 0.5
+    """More failed trajectories than this in one update stop the run with the commonest reason."""
+
+
+@dataclass(frozen=True)
+class SamplerConfig:
+    """What generates the responses."""
+
+    name: str = "hf"
+    """``hf`` (transformers); ``scripted`` is for tests."""
+    dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
+    max_batch: int = 64
+    """Prompts sampled together."""
+    script: str = ""
+    """For ``scripted``: a ``module:function`` that writes the responses."""
+
+
+@dataclass(frozen=True)
+class AlgorithmConfig:
+    """Credit and objective. ``None`` takes the preset's value."""
+
+    preset: str = "grpo"
+    estimator: str | None = None
+    ratio: Literal["token", "step", "trajectory"] | None = None
+    objective: Literal["clip", "cispo", "reinforce"] | None = None
+    aggregation: Literal["token_mean", "step_mean", "trajectory_mean", "token_sum_norm"] | None = None
+    clip_low: float | None = None
+    clip_high: float | None = None
+    dual_clip: float | None = None
+    """Bound c on the loss of negative advantages; 0: off."""
+    norm_length: int | None = None
+    """Constant length of ``token_sum_norm``."""
+    gamma: float | None = None
+    lam: float | None = None
+    bootstrap_truncated: bool | None = None
+    """Bootstrap a truncated trajectory on V(final observation)."""
+    kl: Literal["none", "reward", "loss"] | None = None
+    kl_form: Literal["k1", "k2", "k3"] | None = None
+    kl_coef: float | None = None
+    kl_target: float | None = None
+    """Above 0: the coefficient adapts towards this KL (Ziegler et al. 2019)."""
+    kl_stop: float | None = None
+    """Above 0: the update's epochs end once k3 to the old policy passes it."""
+    entropy_coef: float | None = None
+    value_coef: float | None = None
+    value_clip: float | None = None
+    """Clip of the value change; 0: off."""
+    mismatch: Literal["truncate", "mask", "none"] = "truncate"
+    """Correction of sampler against trainer: truncated importance weight, mask, or none."""
+    mismatch_cap: float = 2.0
+    mismatch_low: float = 0.5
+    mismatch_high: float = 5.0
+    flat_groups: Literal["keep", "drop"] = "keep"
+    """Groups whose returns are all equal: kept, or left out of the loss. Counted either way."""
+    permute_returns: Literal["none", "batch", "group"] = "none"
+    """A control: trajectories exchange their rewards over the batch, or within each group; nothing is learned."""
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW and the shape of an update."""
+
+    lr: float | None = None
+    """``None`` takes the preset's (1e-6 where it is silent)."""
+    critic_lr: float | None = None
+    """``None`` takes the preset's (the actor's where it is silent)."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    warmup_updates: int = 0
+    """Updates over which the learning rate grows linearly from lr / n."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """From the end of warm-up down to 0 at the last update."""
+    epochs: int = 1
+    """Passes over each rollout."""
+    minibatches: int = 1
+    """Optimizer steps a pass; trajectories are dealt over them by global index."""
+
+
+@dataclass(frozen=True)
+class EngineConfig:
+    """DeepSpeed."""
+
+    zero_stage: Literal[0, 1, 2, 3] = 0
+    dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
+    device: str = "auto"
+    """``auto``, ``cpu`` or ``cuda``; one that is not there is refused."""
+    packing: Literal["rows"] = "rows"
+    """One row a step."""
+    micro_batch_tokens: int = 4096
+    """Padded tokens a micro-batch may hold; a longer row stands alone."""
+    threads: int = 0
+    """Torch threads a rank; 0: the cores divided by the ranks on this host."""
+
+
+@dataclass(frozen=True)
+class SupervisedConfig:
+    """The warm start from demonstrations, before the first update."""
+
+    batches: int = 0
+    """0: none."""
+    batch_size: int = 8
+    """Demonstrated episodes in one batch, over all ranks."""
+    lr: float = 1e-4
+    demonstrations: str = ""
+    """A parquet of demonstrations; empty: the environment's own ``demonstration()``."""
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Evaluation on ``env.eval_kwargs``."""
+
+    every: int = 0
+    """Updates between evaluations; 0: only before the first and after the last update."""
+    episodes: int = 0
+    """Tasks; 0: no evaluation."""
+    samples: int = 1
+    """Responses a task, for pass@k."""
+    temperature: float = 0.0
+    top_p: float = 1.0
+
+
+@dataclass(frozen=True)
+class TrackingConfig:
+    """Where metrics go beside ``events.jsonl``."""
+
+    tensorboard: bool = True
+    wandb_project: str = ""
+    """Weights & Biases project; empty: off. Needs the extra ``agentr1-train[wandb]``."""
+    rollouts_every: int = 1
+    """Updates between rollout files in parquet; 0: never."""
+    progress: bool = True
+    """Progress bar on rank 0."""
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """Checkpoints and export."""
+
+    every: int = 0
+    """Updates between checkpoints; 0: only the last."""
+    keep: int = 2
+    """Newest checkpoints kept; 0: all."""
+    export: bool = True
+    """Write the final policy as a Hugging Face folder under ``model/``."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One run."""
+
+    run_dir: str = ""
+    """Folder of everything the run writes."""
+    seed: int = 0
+    updates: int = 100
+    env: EnvConfig = EnvConfig()
+    model: ModelConfig = ModelConfig()
+    rollout: RolloutConfig = RolloutConfig()
+    sampler: SamplerConfig = SamplerConfig()
+    algorithm: AlgorithmConfig = AlgorithmConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    engine: EngineConfig = EngineConfig()
+    supervised: SupervisedConfig = SupervisedConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    tracking: TrackingConfig = TrackingConfig()
+    checkpoint: CheckpointConfig = CheckpointConfig()
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read a recipe.
+
+    Raises:
+        MissingFileError: there is no such file.
+        ConfigError: not TOML, an unknown key, or a value of the wrong type; the message names file and key.
+    """
+    if not path.is_file():
+        raise MissingFileError(f"no recipe at {path}. Recipes lie in packages/agentr1-train/recipes/.")
+    try:
+        table = tomllib.loads(path.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    return _build(Recipe, table, str(path), "")
+
+
+def recipe_from_dict(table: dict[str, Any], source: str = "recipe") -> Recipe:
+    """Build a recipe from nested tables, with the checks of ``load_recipe``."""
+    return _build(Recipe, table, source, "")
+
+
+def to_dict(recipe: Recipe) -> dict[str, Any]:
+    """Return nested tables without the ``None`` values, which TOML cannot say."""
+    return _plain(dataclasses.asdict(recipe))
+
+
+def to_toml(recipe: Recipe) -> str:
+    """Return the recipe as TOML; reading it back gives an equal recipe."""
+    return tomli_w.dumps(to_dict(recipe))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _build(cls: type, table: dict[str, Any], source: str, prefix: str) -> Any:
+    hints = typing.get_type_hints(cls)
+    names = [item.name for item in dataclasses.fields(cls)]
+    values = {}
+    for key, value in table.items():
+        if key not in names:
+            where = f"[{prefix.rstrip('.')}] " if prefix else ""
+            raise ConfigError(
+                f"{source}: {where}unknown key {key!r}{did_you_mean(key, names)} Legal: {', '.join(names)}."
+            )
+        hint = hints[key]
+        if dataclasses.is_dataclass(hint):
+            if not isinstance(value, dict):
+                raise ConfigError(f"{source}: {prefix}{key} is a section, not the value {value!r}.")
+            values[key] = _build(typing.cast(type, hint), value, source, f"{prefix}{key}.")
+        else:
+            values[key] = _convert(value, hint, source, prefix + key)
+    return cls(**values)
+
+
+def _convert(value: Any, hint: Any, source: str, name: str) -> Any:
+    """Return ``value`` as the annotated type, or say what was given and what is legal."""
+    origin = typing.get_origin(hint)
+    if origin in (types.UnionType, typing.Union):
+        if value is None:
+            return None
+        (hint,) = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+        return _convert(value, hint, source, name)
+    if origin is Literal:
+        legal = typing.get_args(hint)
+        if value in legal and type(value) is not bool:
+            return value
+        raise ConfigError(f"{source}: {name} = {value!r}: legal values are {', '.join(map(repr, legal))}.")
+    if origin is tuple:
+        if isinstance(value, list | tuple):
+            args = typing.get_args(hint)
+            if args[-1] is not Ellipsis and len(value) != len(args):
+                raise ConfigError(f"{source}: {name} = {value!r}: {len(args)} values are needed.")
+            return tuple(_convert(item, args[0], source, name) for item in value)
+        raise ConfigError(f"{source}: {name} = {value!r}: a list is needed.")
+    if origin is dict:
+        if isinstance(value, dict):
+            return dict(value)
+        raise ConfigError(f"{source}: {name} = {value!r}: a table is needed.")
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    raise ConfigError(f"{source}: {name} = {value!r}: {hint.__name__} is needed.")

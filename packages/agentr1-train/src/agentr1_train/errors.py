@@ -1,0 +1,58 @@
+"""Every error the trainer raises on purpose, one class a kind of failure.
+
+Each class also inherits the standard exception a caller would expect, so ``except ValueError`` keeps working.
+A bad rollout is not here: it is data (see ``Trajectory.error``).
+"""
+
+from collections.abc import Iterable
+
+from rapidfuzz import process
+
+
+class AgentR1Error(Exception):
+    """Base of all errors of this package. The command line prints its message and exits with code 2."""
+
+
+class ConfigError(AgentR1Error, ValueError):
+    """A recipe or an override cannot be used as it is."""
+
+
+class UnknownNameError(AgentR1Error, KeyError):
+    """A name that is not registered: an estimator, a preset, a sampler."""
+
+    def __init__(self, kind: str, given: str, legal: Iterable[str]) -> None:
+        self.kind, self.given, self.legal = kind, given, tuple(sorted(legal))
+        super().__init__(f"unknown {kind} {given!r}{did_you_mean(given, self.legal)} Legal: {', '.join(self.legal)}.")
+
+    def __str__(self) -> str:  # KeyError would print the repr of the message
+        return str(self.args[0])
+
+
+class MissingFileError(AgentR1Error, FileNotFoundError):
+    """A model, a recipe or a data file that is not where it was said to be."""
+
+
+class DeviceError(AgentR1Error, RuntimeError):
+    """A device, a precision or a rank count that this machine does not offer."""
+
+
+class EnvironmentLoadError(AgentR1Error, RuntimeError):
+    """An environment that could not be made at all (one that fails in ``reset`` or ``step`` is a trajectory's error)."""
+
+
+class SpanMismatchError(AgentR1Error, AssertionError):
+    """A trained span of the packed tensors differs from the ids that were sampled."""
+
+
+class NonFiniteLossError(AgentR1Error, ArithmeticError):
+    """A loss that is NaN or infinite; training stops before the optimizer sees it."""
+
+
+class CheckpointError(AgentR1Error, RuntimeError):
+    """A checkpoint that is incomplete, or was written by another recipe or rank count."""
+
+
+def did_you_mean(given: str, legal: Iterable[str]) -> str:
+    """Return `` Did you mean 'x'?`` for the nearest legal name, or ``.`` when none is near."""
+    found = process.extractOne(given, list(legal), score_cutoff=60)
+    return f". Did you mean {found[0]!r}?" if found else "."

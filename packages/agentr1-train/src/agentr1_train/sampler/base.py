@@ -1,0 +1,62 @@
+"""What a sampler is: token ids in, token ids and log-probabilities out.
+
+A sampler knows nothing of episodes. Noise is keyed by ``Prompt.key`` and never by batch position, rank or worker, so a
+prompt samples the same alone and in a batch, up to rounding of the logits.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from agentr1_train.trajectory import FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One request."""
+
+    ids: tuple[int, ...]
+    key: tuple[int, ...]
+    """Seeds the noise: (run seed, stream, episode, step) or any tuple of ints."""
+    max_tokens: int
+    """Upper bound of this response."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """What holds for a whole rollout."""
+
+    temperature: float = 1.0
+    """0 is greedy; log-probabilities are then those at temperature 1."""
+    top_p: float = 1.0
+    stop: tuple[str, ...] = ()
+    """Strings that end a response, kept in it."""
+    stop_ids: tuple[int, ...] = ()
+    """Token ids that end a response, kept in it; the tokenizer's end tokens usually."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One response. ``ids`` and ``logprobs`` have the same length L >= 0."""
+
+    ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    finish_reason: FinishReason
+
+
+class Sampler(Protocol):
+    """Samples responses; holds its own copy of the weights."""
+
+    policy_version: int
+
+    def sample(self, prompts: Sequence[Prompt], params: SamplingParams) -> list[Completion]:
+        """Return one completion for each prompt, in order."""
+        ...
+
+    def load_weights(self, version: int, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
+        """Replace the weights, one tensor at a time, and set ``policy_version``."""
+        ...
+
+    def close(self) -> None: ...
