@@ -1,7 +1,7 @@
 """The recipe: frozen dataclasses, one for each section of the TOML file.
 
-``load_recipe`` reads a file and refuses unknown keys; ``to_toml`` writes the resolved recipe back. Every field acts or
-is refused; the command line overrides any of them (``--rollout.group-size 16``). Presets are resolved in ``presets.py``.
+``load_recipe`` reads a file and refuses unknown keys; ``to_toml`` writes the resolved recipe back. Every field acts
+or is refused; the command line overrides any of them (``--rollout.group-size 16``). Presets live in ``presets.py``.
 """
 
 import dataclasses

@@ -37,7 +37,7 @@ class DeviceError(AgentR1Error, RuntimeError):
 
 
 class EnvironmentLoadError(AgentR1Error, RuntimeError):
-    """An environment that could not be made at all (one that fails in ``reset`` or ``step`` is a trajectory's error)."""
+    """An environment that could not be made at all; one that fails in ``reset`` or ``step`` is a trajectory's error."""
 
 
 class SpanMismatchError(AgentR1Error, AssertionError):
