@@ -1,0 +1,110 @@
+"""A small causal model made from scratch, tokenizer included, out of the texts of an environment.
+
+For machines without a hub or a GPU: a model of one to ten million parameters that trains in seconds. It is an ordinary
+Hugging Face folder (Llama architecture, byte-level BPE, ChatML template), and everything else treats it as any other.
+Digits are tokens of their own, so that a number is spelled and not looked up.
+"""
+
+import itertools
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from agentr1_train.errors import ConfigError
+
+PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Shape of the model. The default has about 1.3 million parameters with a vocabulary of 512."""
+
+    hidden: int = 128
+    """Width of the residual stream; a multiple of ``heads``."""
+    layers: int = 4
+    heads: int = 4
+    vocabulary: int = 512
+    """Upper bound of the vocabulary; the texts may give fewer merges."""
+    positions: int = 1024
+    """Longest sequence."""
+    seed: int = 0
+    """Seed of the initial weights."""
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
+    """Train a byte-level BPE whose digits stand alone, with the ChatML tokens.
+
+    Raises:
+        ConfigError: ``vocabulary`` leaves no room for the 256 bytes and the special tokens.
+    """
+    if vocabulary < 260:
+        raise ConfigError(f"vocabulary = {vocabulary}: at least 260 are needed (256 bytes and the special tokens).")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[PAD, START, END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    frame = (f"{START}{role}\n{END}\n" for role in ("system", "user", "assistant") for _ in range(100))
+    tokenizer.train_from_iterator(itertools.chain(texts, frame), trainer)
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, pad_token=PAD)
+    fast.chat_template = CHAT_TEMPLATE
+    return fast
+
+
+def init_model(texts: Iterable[str], out: Path, shape: ModelShape) -> int:
+    """Write a fresh model and tokenizer to ``out`` and return the number of parameters.
+
+    The folder appears whole or not at all.
+
+    Raises:
+        ConfigError: the shape does not fit together, or ``out`` exists and is not empty.
+    """
+    if shape.hidden % shape.heads:
+        raise ConfigError(f"hidden = {shape.hidden} is not a multiple of heads = {shape.heads}.")
+    if out.exists() and any(out.iterdir()):
+        raise ConfigError(f"{out} is not empty. Remove it, or name another folder.")
+    tokenizer = train_tokenizer(texts, shape.vocabulary)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=shape.hidden,
+        intermediate_size=shape.hidden * 3,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.heads,
+        max_position_embeddings=shape.positions,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(shape.seed)
+        model = LlamaForCausalLM(config)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as scratch:
+        model.save_pretrained(scratch)
+        tokenizer.save_pretrained(scratch)
+        if out.exists():
+            out.rmdir()
+        Path(scratch).rename(out)
+        Path(scratch).mkdir()  # the context manager removes it again
+    out.chmod(0o755)
+    return sum(parameter.numel() for parameter in model.parameters())
