@@ -1,0 +1,52 @@
+# Everything a contributor runs. `make` alone lists the targets; the work itself is in scripts/ and in the packages.
+
+PYTHON ?= python3
+VENV := .venv/bin
+WORKERS ?= 2
+
+# Tests share the machine's cores between pytest workers and DeepSpeed ranks: one thread for each process.
+export OMP_NUM_THREADS ?= 1
+export TOKENIZERS_PARALLELISM ?= false
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help setup quickstart test check unit alone wheels docs test-gpu lock
+
+help:  ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup:  ## build the environment in .venv from a bare Python >= 3.11
+	@$(PYTHON) scripts/setup.py
+
+quickstart: setup  ## train a small tool-using agent here, from nothing, in about four minutes
+	@$(VENV)/python -m agentr1_train.quickstart
+
+test: check unit alone wheels  ## all of it: check, unit and integration tests, each package alone, wheels
+
+check: setup  ## lint, format, types, import contracts
+	$(VENV)/ruff check .
+	$(VENV)/ruff format --check .
+	$(VENV)/pyright
+	$(VENV)/lint-imports --no-cache
+
+unit: setup  ## unit and integration tests in the whole environment
+	$(VENV)/python -m pytest -n $(WORKERS) --dist loadfile -m "not gpu"
+
+alone: setup  ## each package's own tests in an environment that holds that package alone
+	@for package in agentr1-tools agentr1-envs agentr1-train; do \
+		echo "== $$package alone"; \
+		$(PYTHON) scripts/setup.py alone $$package || exit 1; \
+		.venvs/$$package/bin/python -m pytest packages/$$package/tests -m "not gpu" || exit 1; \
+	done
+
+wheels: setup  ## build the three wheels, install them with plain pip, try what they install
+	@$(PYTHON) scripts/check_wheels.py
+
+docs: setup  ## build the documentation site into site/, strictly
+	$(VENV)/mkdocs build --strict --quiet
+
+test-gpu: setup  ## the tests that need a CUDA device; says so and passes where there is none
+	@$(VENV)/python scripts/test_gpu.py
+
+lock:  ## maintainers: refresh uv.lock from the pyproject files
+	@$(PYTHON) scripts/setup.py lock
