@@ -1,0 +1,223 @@
+"""Estimators against golden answers, closed forms and invariances."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agentr1_train.advantages.base import CreditTrajectory, flat_groups
+from agentr1_train.advantages.registry import ESTIMATORS, estimate
+from agentr1_train.advantages.shaping import permute_rewards, subtract_kl
+from agentr1_train.errors import ConfigError, UnknownNameError
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+@dataclass(frozen=True)
+class Settings:
+    estimator: str
+    gamma: float = 1.0
+    lam: float = 0.95
+    bootstrap_truncated: bool = True
+
+
+def trajectory(rewards, values=None, **others) -> CreditTrajectory:
+    """One whose responses have one token each."""
+    base: dict[str, Any] = {"group": 0, "member": 0, "lengths": (1,) * len(rewards)}
+    return CreditTrajectory(rewards=tuple(rewards), values=values and tuple(values), **base | others)
+
+
+def golden_cases(shared: Path, name: str) -> list[dict[str, Any]]:
+    cases = json.loads((shared / "golden" / "credit.json").read_text("utf-8"))["cases"]
+    return [case for case in cases if case.get("estimator") == name]
+
+
+def from_golden(case: dict[str, Any]) -> list[CreditTrajectory]:
+    return [
+        CreditTrajectory(
+            group=int(item["group"].removeprefix("g")),
+            member=member,
+            rewards=tuple(item["rewards"]),
+            lengths=tuple(len(values) for values in item["token_values"]),
+            values=tuple(item["values"]),
+            final_value=item["final_value"],
+            truncated=item["truncated"],
+            state_keys=tuple(item["state_keys"]),
+            parts={name: tuple(part) for name, part in item["parts"].items()},
+            token_values=tuple(map(tuple, item["token_values"])),
+        )
+        for member, item in enumerate(case["trajectories"])
+    ]
+
+
+def assert_rows(got, wanted) -> None:
+    assert [len(row) for row in got] == [len(row) for row in wanted]
+    for row, golden in zip(got, wanted, strict=True):
+        assert list(row) == pytest.approx(golden, abs=1e-6, rel=1e-6)
+
+
+@pytest.mark.parametrize(("name", "count"), [("step_gae", 30), ("reinforce", 10), ("grpo", 5), ("rloo", 5)])
+def test_golden_answers(shared: Path, name: str, count: int):
+    cases = golden_cases(shared, name)
+    assert len(cases) == count
+    for case in cases:
+        reads = {key: case[key] for key in ("gamma", "lam", "bootstrap_truncated") if key in case}
+        assert set(reads) == set(ESTIMATORS[name].reads)
+        credit = estimate(from_golden(case), Settings(name, **reads))
+        assert_rows(credit.raw, case["raw"])
+        assert_rows(credit.advantages, case.get("whitened", case["raw"]))
+        if "returns" in case:
+            assert credit.returns is not None
+            assert_rows(credit.returns, case["returns"])
+
+
+rewards_lists = st.lists(st.floats(-2, 2), min_size=1, max_size=5)
+
+
+@st.composite
+def batches(draw) -> list[CreditTrajectory]:
+    """Two or three groups of ragged trajectories, some truncated, some responses empty."""
+    batch = []
+    for group in range(draw(st.integers(1, 3))):
+        for member in range(draw(st.integers(1, 4))):
+            rewards = draw(rewards_lists)
+            size = len(rewards)
+            fixed = {"min_size": size, "max_size": size}
+            values = draw(st.lists(st.floats(-2, 2), **fixed))
+            lengths = tuple(draw(st.lists(st.integers(0, 4), **fixed)))
+            cut = draw(st.booleans())
+            batch.append(
+                trajectory(rewards, values, group=group, member=member, lengths=lengths, truncated=cut, final_value=0.7)
+            )
+    return batch
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+@given(batch=batches(), random=st.randoms())
+def test_reordering_trajectories_changes_nothing(name: str, batch: list[CreditTrajectory], random):
+    order = list(range(len(batch)))
+    random.shuffle(order)
+    straight, shuffled = estimate(batch, Settings(name)), estimate([batch[i] for i in order], Settings(name))
+    assert list(shuffled.advantages) == [straight.advantages[i] for i in order]
+    if straight.returns is not None and shuffled.returns is not None:
+        assert list(shuffled.returns) == [straight.returns[i] for i in order]
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+@given(batch=batches())
+def test_empty_responses_stay_in_credit_and_make_no_nan(name: str, batch: list[CreditTrajectory]):
+    credit = estimate(batch, Settings(name))
+    emptied = [replace(item, lengths=(0,) * len(item.lengths)) for item in batch]
+    assert estimate(emptied, Settings(name)) == credit
+    assert all(abs(value) < 1e9 for row in credit.advantages for value in row)
+
+
+@given(reward=st.floats(-5, 5), value=st.floats(-5, 5), lam=st.floats(0, 1), gamma=st.floats(0, 1))
+def test_one_step_gae_is_reward_minus_value_for_any_lambda(reward: float, value: float, lam: float, gamma: float):
+    credit = estimate([trajectory([reward], [value])], Settings("step_gae", gamma=gamma, lam=lam))
+    assert credit.raw == ((reward - value,),)
+    assert credit.returns is not None
+    assert credit.returns[0][0] == pytest.approx(reward, abs=1e-12)
+
+
+def test_truncated_is_not_terminated():
+    ended = trajectory([0.0, 1.0], [0.5, 0.25], final_value=4.0)
+    cut = replace(ended, truncated=True)
+    settings = Settings("step_gae", gamma=0.5, lam=1.0)
+    assert estimate([ended], settings).returns == ((0.5, 1.0),)
+    assert estimate([cut], settings).returns == ((1.5, 3.0),)
+    assert estimate([cut], replace(settings, bootstrap_truncated=False)).returns == ((0.5, 1.0),)
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_a_reward_on_the_last_step_reaches_the_first(name: str):
+    values = [0.0, 0.0, 0.0]
+    won = trajectory([0.0, 0.0, 1.0], values, member=0)
+    lost = trajectory([0.0, 0.0, 0.0], values, member=1)
+    credit = estimate([won, lost], Settings(name))
+    assert credit.raw[0][0] > credit.raw[1][0]
+    assert credit.advantages[0][0] > 0 > credit.advantages[1][0]
+
+
+@pytest.mark.parametrize("name", ["grpo", "rloo"])
+def test_a_group_of_one_keeps_its_return_at_every_step(name: str):
+    lone = trajectory([0.25, 0.5], group=3)
+    others = [trajectory([1.0], group=4, member=m) for m in range(2)]
+    assert estimate([lone, *others], Settings(name)).advantages == ((0.75, 0.75), (0.0,), (0.0,))
+
+
+def test_grpo_divides_by_the_unbiased_std_of_the_group():
+    group = [trajectory([r], member=m) for m, r in enumerate((0.0, 1.0))]
+    want = 0.5 / (0.5**0.5 + 1e-6)
+    assert estimate(group, Settings("grpo")).advantages == ((pytest.approx(-want),), (pytest.approx(want),))
+
+
+@given(batch=batches())
+def test_rloo_is_the_return_minus_the_mean_of_the_others(batch: list[CreditTrajectory]):
+    credit = estimate(batch, Settings("rloo"))
+    for item, row in zip(batch, credit.advantages, strict=True):
+        others = [t.total_reward for t in batch if t.group == item.group and t.member != item.member]
+        baseline = sum(others) / len(others) if others else 0.0
+        assert list(row) == pytest.approx([item.total_reward - baseline] * len(row), abs=1e-9)
+
+
+def test_reinforce_credits_what_followed_and_not_what_came_before():
+    credit = estimate([trajectory([1.0, 0.0, 2.0])], Settings("reinforce", gamma=0.5))
+    assert credit.raw == ((1.5, 1.0, 2.0),)
+
+
+def test_a_step_without_reward_is_a_step():
+    assert len(estimate([trajectory([0.0, 0.0])], Settings("reinforce")).advantages[0]) == 2
+
+
+def test_an_unknown_estimator_raises_and_suggests():
+    with pytest.raises(UnknownNameError, match="Did you mean 'step_gae'"):
+        estimate([trajectory([1.0])], Settings("step_gea"))
+
+
+def test_step_gae_without_values_says_what_to_do():
+    with pytest.raises(ConfigError, match="needs the critic's values"):
+        estimate([trajectory([1.0])], Settings("step_gae"))
+
+
+def test_records_of_unequal_length_are_refused():
+    with pytest.raises(ValueError, match="2 rewards, 1 lengths"):
+        CreditTrajectory(group=0, member=0, rewards=(1.0, 2.0), lengths=(1,))
+
+
+def test_flat_groups_are_those_with_equal_returns():
+    batch = [
+        trajectory([0.1, 0.2, 0.3], group=0, member=0),
+        trajectory([0.3, 0.2, 0.1], group=0, member=1),
+        trajectory([0.0], group=1, member=0),
+        trajectory([1.0], group=1, member=1),
+        trajectory([1.0], group=2, member=0),
+    ]
+    assert flat_groups(batch) == {0}
+
+
+def test_kl_is_subtracted_from_each_steps_own_reward():
+    assert subtract_kl((0.0, 1.0), (2.0, -4.0), 0.5) == (-1.0, 3.0)
+
+
+@pytest.mark.parametrize("over", ["batch", "group"])
+@given(batch=batches(), seed=st.integers(0, 5))
+def test_permuting_exchanges_returns_and_nothing_else(over, batch: list[CreditTrajectory], seed: int):
+    permuted = permute_rewards(batch, over, seed)
+
+    def without_rewards(item: CreditTrajectory):
+        return item.group, item.member, item.lengths, item.values, item.truncated
+
+    assert [without_rewards(item) for item in permuted] == [without_rewards(item) for item in batch]
+    for group in {item.group for item in batch} if over == "group" else [None]:
+        before = sorted(t.total_reward for t in batch if group in (None, t.group))
+        after = sorted(t.total_reward for t in permuted if group in (None, t.group))
+        assert after == pytest.approx(before, abs=1e-9)
+    assert permute_rewards(batch[::-1], over, seed) == permuted[::-1]
+
+
+def test_permuted_rewards_keep_the_last_reward_last():
+    long, short = trajectory([1.0, 2.0, 4.0], member=0), trajectory([8.0], member=1)
+    swapped = next(p for seed in range(9) if (p := permute_rewards([long, short], "group", seed))[1].rewards != (8.0,))
+    assert [item.rewards for item in swapped] == [(0.0, 0.0, 8.0), (7.0,)]
