@@ -1,1 +1,28 @@
-"""agentr1-tools."""
+"""agentr1-tools: tools for language-model agents as independent plugins."""
+
+from agentr1_tools.base import BaseTool
+from agentr1_tools.calls import CallError, ParsedResponse, ToolCall
+from agentr1_tools.errors import ErrorCode, ToolError
+from agentr1_tools.formats.base import ToolFormat
+from agentr1_tools.function_tool import tool
+from agentr1_tools.registry import ToolInfo, available, available_formats, get_format, load_tool
+from agentr1_tools.result import ToolResult
+from agentr1_tools.toolbox import ToolBox
+
+__all__ = [
+    "BaseTool",
+    "CallError",
+    "ErrorCode",
+    "ParsedResponse",
+    "ToolBox",
+    "ToolCall",
+    "ToolError",
+    "ToolFormat",
+    "ToolInfo",
+    "ToolResult",
+    "available",
+    "available_formats",
+    "get_format",
+    "load_tool",
+    "tool",
+]

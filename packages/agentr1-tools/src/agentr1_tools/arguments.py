@@ -1,0 +1,80 @@
+"""Arguments against a tool's schema: names for positional values, validation, the canonical form for the cache."""
+
+import json
+from typing import Any, Protocol, cast
+
+import jsonschema
+from jsonschema.exceptions import SchemaError
+from referencing import Registry
+
+from agentr1_tools.calls import ToolCall
+from agentr1_tools.errors import ErrorCode, InvalidToolError, ToolError, did_you_mean, listed
+
+_MAX_PROBLEMS = 3
+
+
+class _Problem(Protocol):
+    message: str
+    validator: str
+    validator_value: Any
+    instance: Any
+    absolute_path: Any
+
+
+class ArgumentChecker:
+    """The compiled schema of one tool. References outside the schema are refused, never fetched."""
+
+    def __init__(self, name: str, schema: dict[str, Any]) -> None:
+        validator: Any = jsonschema.Draft202012Validator
+        try:
+            validator.check_schema(schema)
+        except SchemaError as error:
+            raise InvalidToolError(f"tool {name!r}: parameters is no JSON Schema 2020-12: {error.message}") from error
+        self.name = name
+        self.properties: list[str] = list(schema.get("properties", {}))
+        self._validator: Any = validator(schema, registry=cast(Any, Registry)())
+
+    def bind(self, call: ToolCall) -> dict[str, Any]:
+        """The call's arguments by name. Raises ToolError(INVALID_ARGUMENT) for too many values or one given twice."""
+        if not call.positional:
+            return call.arguments
+        if len(call.positional) > len(self.properties):
+            raise self._error(
+                f"{len(call.positional)} values without a name, but the tool has {len(self.properties)} parameters: "
+                f"{', '.join(self.properties) or 'none'}"
+            )
+        named = dict(zip(self.properties, call.positional, strict=False))
+        if twice := named.keys() & call.arguments.keys():
+            raise self._error(f"{listed(twice)}: given twice, once without a name and once with it")
+        return named | call.arguments
+
+    def validate(self, arguments: dict[str, Any]) -> None:
+        """Raise ToolError(INVALID_ARGUMENT) saying which argument is wrong and why."""
+        try:
+            problems: list[_Problem] = sorted(self._validator.iter_errors(arguments), key=_position)
+        except RecursionError:
+            raise self._error("the arguments are nested too deeply") from None
+        if problems:
+            raise self._error("; ".join(self._describe(problem) for problem in problems[:_MAX_PROBLEMS]))
+
+    def _describe(self, problem: _Problem) -> str:
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.absolute_path)
+        message = problem.message if len(problem.message) <= 300 else problem.message[:297] + "..."
+        where = f"{path.lstrip('.')}: {message}" if path else message
+        if problem.validator == "additionalProperties" and not path and isinstance(problem.instance, dict):
+            unknown = cast(dict[str, Any], problem.instance).keys() - set(self.properties)
+            hints = "".join(did_you_mean(name, self.properties) for name in sorted(unknown)[:1])
+            where = f"unknown: {listed(unknown)}{hints} (parameters: {', '.join(self.properties) or 'none'})"
+        return where
+
+    def _error(self, message: str) -> ToolError:
+        return ToolError(ErrorCode.INVALID_ARGUMENT, f"{self.name}: {message}")
+
+
+def _position(problem: _Problem) -> list[str]:
+    return [str(part) for part in problem.absolute_path]
+
+
+def canonical(arguments: dict[str, Any]) -> str:
+    """One text for equal arguments, whatever the order of their keys: the cache key beside the tool's name."""
+    return json.dumps(arguments, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""Formats: how calls and results are written in a conversation."""

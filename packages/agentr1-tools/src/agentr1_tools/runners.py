@@ -1,0 +1,139 @@
+"""How a cooperative tool runs: sync ones on a daemon thread, async ones on the background loop, both with a limit.
+
+A tool that is not cooperative runs in a process instead (`worker.runner`); a risky one is refused here.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Awaitable
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, Protocol, cast
+
+from agentr1_tools.base import BaseTool, ToolReturn
+from agentr1_tools.errors import ErrorCode, ToolOpenError
+from agentr1_tools.result import ToolResult, from_exception, normalise
+from agentr1_tools.threads import background, executors
+from agentr1_tools.worker.runner import ProcessRunner, timeout_result
+
+
+class Runner(Protocol):
+    """Runs the calls of one tool. `run` blocks, never raises, and comes back soon after the tool's timeout."""
+
+    def open(self) -> None: ...
+
+    def run(self, params: dict[str, Any]) -> ToolResult: ...
+
+    def close(self) -> None: ...
+
+
+def make_runner(tool: BaseTool, workers: int) -> Runner:
+    """The runner a tool's declarations ask for."""
+    if tool.risky:
+        return RefusingRunner()
+    if not tool.cooperative:
+        return ProcessRunner(tool, workers)
+    return LoopRunner(tool) if inspect.iscoroutinefunction(tool.execute) else ThreadRunner(tool)
+
+
+class ThreadRunner:
+    """A cooperative sync tool on a daemon thread. A call past its limit is left to end by itself."""
+
+    def __init__(self, tool: BaseTool) -> None:
+        self._tool = tool
+
+    def open(self) -> None:
+        _open_here(self._tool)
+
+    def run(self, params: dict[str, Any]) -> ToolResult:
+        job = executors.submit(lambda: self._execute(params))
+        try:
+            return job.result(self._tool.timeout)
+        except FutureTimeoutError:
+            job.cancel()
+            return timeout_result(self._tool.timeout)
+
+    def close(self) -> None:
+        self._tool.close()
+
+    def _execute(self, params: dict[str, Any]) -> ToolResult:
+        try:
+            returned: object = self._tool.execute(params)
+            if inspect.isawaitable(returned):
+                returned = asyncio.run(_await(cast(Awaitable[ToolReturn], returned)))
+            return normalise(returned)
+        except BaseException as error:
+            return from_exception(error)
+
+
+class LoopRunner:
+    """A cooperative async tool on the background loop."""
+
+    def __init__(self, tool: BaseTool) -> None:
+        self._tool = tool
+        self._tasks: set[asyncio.Task[ToolResult]] = set()
+
+    def open(self) -> None:
+        _open_here(self._tool)
+
+    def run(self, params: dict[str, Any]) -> ToolResult:
+        job = asyncio.run_coroutine_threadsafe(self._execute(params), background.get())
+        try:
+            return job.result(self._tool.timeout + 0.2)  # the loop's own limit comes first, unless the tool blocks it
+        except FutureTimeoutError:
+            job.cancel()
+            return timeout_result(self._tool.timeout)
+        except CancelledError as error:
+            return from_exception(asyncio.CancelledError(*error.args))
+
+    async def arun(self, params: dict[str, Any]) -> ToolResult:
+        """As `run`, from any running loop and without a thread."""
+        job = asyncio.run_coroutine_threadsafe(self._execute(params), background.get())
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(job), self._tool.timeout + 0.2)
+        except TimeoutError:
+            return timeout_result(self._tool.timeout)
+
+    def close(self) -> None:
+        """Cancel the calls that run; they end as CANCELLED."""
+        loop = background.get()
+        for task in list(self._tasks):
+            loop.call_soon_threadsafe(task.cancel)
+        self._tool.close()
+
+    async def _execute(self, params: dict[str, Any]) -> ToolResult:
+        task = cast("asyncio.Task[ToolResult]", asyncio.current_task())
+        self._tasks.add(task)
+        try:
+            awaitable = cast(Awaitable[ToolReturn], self._tool.execute(params))
+            async with asyncio.timeout(self._tool.timeout) as limit:
+                returned = await awaitable
+            return normalise(returned)
+        except TimeoutError as error:
+            return timeout_result(self._tool.timeout) if limit.expired() else from_exception(error)
+        except BaseException as error:
+            return from_exception(error)
+        finally:
+            self._tasks.discard(task)
+
+
+class RefusingRunner:
+    """A risky tool and no sandbox to run it in."""
+
+    def open(self) -> None: ...
+
+    def run(self, params: dict[str, Any]) -> ToolResult:
+        return ToolResult.failure(ErrorCode.SANDBOX_ERROR, "the tool must run in a sandbox, and this box has none")
+
+    def close(self) -> None: ...
+
+
+def _open_here(tool: BaseTool) -> None:
+    try:
+        tool.open()
+    except Exception as error:
+        raise ToolOpenError(f"{type(error).__name__}: {error}") from error
+
+
+async def _await(awaitable: Awaitable[ToolReturn]) -> ToolReturn:
+    return await awaitable

@@ -1,0 +1,160 @@
+"""WikiIndex: a corpus of titled passages in memory, with BM25 and look-ups by title.
+
+Opened once a process for each file, read-only, shared by every caller. It reads no network and writes no file.
+"""
+
+import json
+import re
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz import fuzz, process
+
+from agentr1_tools.errors import ToolConfigError
+
+_WORD = re.compile(r"\w+")
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_TITLE_WEIGHT = 2
+_opened: dict[Path, "WikiIndex"] = {}
+_opening = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One passage of the corpus; `id` is what the file says, or the line's number counted from 0."""
+
+    id: str | int
+    title: str
+    sentences: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """The sentences, one space between them."""
+        return " ".join(self.sentences)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A passage a search found, with its BM25 score."""
+
+    passage: Passage
+    score: float
+
+
+class WikiIndex:
+    """BM25 (Lucene's form, k1 1.5, b 0.75) over title and text; a title's words count twice. Ties go by corpus order."""
+
+    def __init__(self, passages: Iterable[Passage]) -> None:
+        import bm25s  # takes a tenth of a second, and most users of this module's names never search
+
+        self.passages = tuple(passages)
+        if not self.passages:
+            raise ToolConfigError("the corpus holds no passage; give at least one with a title and a text")
+        vocabulary: dict[str, int] = {}
+        rows = [
+            [vocabulary.setdefault(word, len(vocabulary)) for word in _words_of(passage)] for passage in self.passages
+        ]
+        self._vocabulary = vocabulary
+        self._bm25: Any = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
+        # The empty word at the end keeps passages without any word legal.
+        self._bm25.index((rows, {**vocabulary, "": len(vocabulary)}), show_progress=False, create_empty_token=False)
+
+    @staticmethod
+    def load(path: str | Path) -> "WikiIndex":
+        """The index of a jsonl file, built at the first call and shared afterwards.
+
+        A line holds `title` and `sentences` (a list) or `text`, and may hold `id`. Raises FileNotFoundError for a missing
+        file and ToolConfigError naming line and field of a row that cannot be read.
+        """
+        resolved = Path(path).expanduser().resolve()
+        with _opening:
+            if resolved not in _opened:
+                _opened[resolved] = WikiIndex(read_passages(resolved))
+            return _opened[resolved]
+
+    def search(self, query: str, k: int = 5) -> list[Hit]:
+        """The best `k` passages that share a word with the query, best first."""
+        ids = sorted({self._vocabulary[word] for word in _words(query) if word in self._vocabulary})
+        if not ids or k < 1:
+            return []
+        scores: NDArray[np.float32] = self._bm25.get_scores(ids)
+        k = min(k, len(self.passages))
+        threshold = np.partition(scores, -k)[-k]
+        found = np.flatnonzero(scores >= threshold) if threshold > 0 else np.flatnonzero(scores > 0)
+        best = found[np.argsort(-scores[found], kind="stable")][:k]
+        return [Hit(self.passages[index], float(scores[index])) for index in best.tolist()]
+
+    def by_title(self, title: str) -> Passage | None:
+        """The passage of this title, whatever its case and spacing; the first of the corpus when several share it."""
+        return self._by_title.get(_title_key(title))
+
+    def similar_titles(self, title: str, k: int = 5) -> list[str]:
+        """The `k` titles most similar to this one (normalised edit similarity), best first, ties by corpus order."""
+        keys = list(self._by_title)
+        found = process.extract(_title_key(title), keys, scorer=fuzz.ratio, limit=k)
+        return [self._by_title[key].title for key, _, _ in found]
+
+    @cached_property
+    def _by_title(self) -> dict[str, Passage]:
+        titles: dict[str, Passage] = {}
+        for passage in self.passages:
+            titles.setdefault(_title_key(passage.title), passage)
+        return titles
+
+
+def read_passages(path: Path) -> list[Passage]:
+    """All passages of a jsonl corpus; see `WikiIndex.load` for rows and errors."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no corpus at {path}; give a jsonl file whose lines hold 'title' and 'sentences' or 'text'"
+        )
+    passages: list[Passage] = []
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                passages.append(_passage(line, number, path, len(passages)))
+    return passages
+
+
+def _passage(line: str, number: int, path: Path, position: int) -> Passage:
+    def wrong(problem: str) -> ToolConfigError:
+        return ToolConfigError(f"{path}, line {number}: {problem}")
+
+    try:
+        row: Any = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise wrong(f"not JSON ({error.msg} at column {error.colno})") from None
+    if not isinstance(row, dict):
+        raise wrong("not an object; a line is {'title': ..., 'sentences': [...] or 'text': ...}")
+    fields = cast(dict[str, Any], row)
+    identity, title = fields.get("id", position), fields.get("title")
+    if not isinstance(identity, (str, int)):
+        raise wrong(f"'id' is {identity!r}; it must be a string or a whole number")
+    if not isinstance(title, str) or not title.strip():
+        raise wrong(f"'title' is {title!r}; it must be a string that is not empty")
+    sentences, text = fields.get("sentences"), fields.get("text")
+    if isinstance(sentences, list) and all(isinstance(part, str) for part in cast(list[Any], sentences)):
+        parts = cast(list[str], sentences)
+    elif sentences is None and isinstance(text, str):
+        parts = _SENTENCE_END.split(text)
+    else:
+        raise wrong("needs 'sentences', a list of strings, or 'text', a string")
+    return Passage(identity, title, tuple(part.strip() for part in parts if part.strip()))
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.lower())
+
+
+def _words_of(passage: Passage) -> list[str]:
+    return _words(passage.title) * _TITLE_WEIGHT + _words(passage.text)
+
+
+def _title_key(title: str) -> str:
+    return " ".join(title.replace("_", " ").casefold().split())

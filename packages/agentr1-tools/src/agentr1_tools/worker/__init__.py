@@ -1,0 +1,1 @@
+"""Killable processes for tools that do not declare `cooperative`."""

@@ -1,0 +1,76 @@
+"""Finding and ending whole trees of processes, on Linux through /proc."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PROC = Path("/proc")
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of its descendants' orphans, so none can slip out of its tree (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def descendants(root: int) -> list[int]:
+    """Process ids below `root`, parents before children."""
+    children: dict[int, list[int]] = {}
+    for entry in _PROC.iterdir() if _PROC.is_dir() else ():
+        if entry.name.isdecimal():
+            with contextlib.suppress(OSError):
+                stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+                # The name in parentheses may hold anything; the parent's id is the second field after it.
+                children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
+    found: list[int] = []
+    waiting = [root]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        found += below
+        waiting += below
+    return found
+
+
+def has_children() -> bool:
+    """True when this process has a child, dead or alive; reaps nothing."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def kill(pid: int) -> None:
+    """SIGKILL one process, if it is still there."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def kill_below(root: int, keep: frozenset[int] = frozenset()) -> None:
+    """Kill every descendant of `root` outside `keep`, until a look finds none that is new."""
+    killed: set[int] = set()
+    while new := [pid for pid in descendants(root) if pid not in killed and pid not in keep]:
+        for pid in new:
+            kill(pid)
+        killed.update(new)
+
+
+def kill_tree(root: int) -> None:
+    """Kill `root` and all below it: `root` is stopped first, so that it starts nothing more meanwhile."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(root, signal.SIGSTOP)
+    kill_below(root)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(root, signal.SIGKILL)
+    kill(root)
+
+
+def reap_strays() -> None:
+    """Collect children that have ended, so that none stays a zombie."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass

@@ -1,0 +1,218 @@
+"""ProcessRunner: the parent's side of worker processes. Workers are started before the calls, used again and again, and
+killed with everything below them when a call passes its limit."""
+
+import contextlib
+import os
+import pickle
+import socket
+import threading
+from typing import Any
+
+from agentr1_tools.base import BaseTool
+from agentr1_tools.errors import ErrorCode, ToolOpenError
+from agentr1_tools.result import ToolResult
+from agentr1_tools.worker import processes
+from agentr1_tools.worker.channel import Channel, ChannelClosed
+from agentr1_tools.worker.nursery import NurseryError, shared
+from agentr1_tools.worker.serve import enter
+
+OPEN_SECONDS = 120.0
+
+
+def timeout_result(seconds: float) -> ToolResult:
+    """The predefined result of a call that passed its limit."""
+    return ToolResult.failure(ErrorCode.TIMEOUT, f"the tool gave no answer within {seconds:g} s and was stopped")
+
+
+class Worker:
+    """One process and the channel to it."""
+
+    def __init__(self, pid: int, channel: Channel, *, own_child: bool) -> None:
+        self.pid = pid
+        self._channel = channel
+        self._own_child = own_child
+        self._ready = False
+
+    def wait_until_ready(self) -> None:
+        """Wait for the tool's `open()`. Raises ToolOpenError."""
+        if self._ready:
+            return
+        try:
+            answer = self._channel.receive(OPEN_SECONDS)
+        except TimeoutError:
+            raise ToolOpenError(f"open() did not return within {OPEN_SECONDS:g} s") from None
+        except ChannelClosed:
+            raise ToolOpenError("the process ended while open() ran") from None
+        if not answer["ready"]:
+            raise ToolOpenError(str(answer["error"]))
+        self._ready = True
+
+    def call(self, params: dict[str, Any], seconds: float) -> ToolResult:
+        """One call. Raises TimeoutError and ChannelClosed; after either the worker is of no more use."""
+        self._channel.send({"params": params, "timeout": seconds})
+        answer = self._channel.receive(seconds)
+        return ToolResult(**answer)
+
+    def kill(self) -> None:
+        """End the process and all below it; returns when they hold nothing any more."""
+        processes.kill_tree(self.pid)
+        with contextlib.suppress(Exception):
+            while True:  # the channel ends when the last holder of its other end is gone
+                self._channel.receive(1.0)
+        self._channel.close()
+        self._reap()
+
+    def stop(self) -> None:
+        """Let the tool close, then end what is left."""
+        with contextlib.suppress(OSError):
+            self._channel.shut()
+        with contextlib.suppress(Exception):
+            while True:
+                self._channel.receive(1.0)
+        self.kill()
+
+    def _reap(self) -> None:
+        if self._own_child:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+
+
+class ProcessRunner:
+    """Workers of one tool: one from the start, up to `limit` when calls run at the same time."""
+
+    def __init__(self, tool: BaseTool, limit: int) -> None:
+        self._tool = tool
+        self._limit = limit
+        self._idle: list[Worker] = []
+        self._busy: set[Worker] = set()
+        self._free = threading.Condition()
+        self._closed = True
+        self._pickled = _pickled(tool)
+
+    def open(self) -> None:
+        """Start the first worker and wait for the tool's `open()`. Raises ToolOpenError."""
+        self._closed = False
+        shared.acquire()
+        worker = self._start()
+        try:
+            worker.wait_until_ready()
+        except ToolOpenError:
+            worker.kill()
+            self.close()
+            raise
+        self._idle.append(worker)
+
+    def run(self, params: dict[str, Any]) -> ToolResult:
+        """One call in a free worker; waiting for one is not on the clock of the call."""
+        limit = self._tool.timeout
+        try:
+            worker = self._take()
+        except ToolOpenError as error:
+            return ToolResult.failure(ErrorCode.EXECUTION_ERROR, f"the tool could not be opened: {error}")
+        if worker is None:
+            return _closed()
+        try:
+            result = worker.call(params, limit)
+        except TimeoutError:
+            self._replace(worker)
+            return timeout_result(limit)
+        except ChannelClosed:
+            self._replace(worker)
+            return _closed() if self._closed else _died()
+        except ValueError as error:
+            self._give_back(worker)
+            return ToolResult.failure(ErrorCode.INVALID_ARGUMENT, f"the arguments are too large: {error}")
+        self._give_back(worker)
+        return result
+
+    def close(self) -> None:
+        """End all workers; calls that run end as CANCELLED."""
+        with self._free:
+            if self._closed:
+                return
+            self._closed = True
+            idle, busy = list(self._idle), list(self._busy)
+            self._idle.clear()
+            self._free.notify_all()
+        for worker in busy:
+            processes.kill_tree(worker.pid)  # its caller sees the channel end and cleans up
+        for worker in idle:
+            worker.stop()
+        with self._free:
+            self._free.wait_for(lambda: not self._busy, timeout=5)
+        shared.release()
+
+    def forget(self) -> None:
+        """Drop the handles in a forked child: the workers belong to the parent."""
+        self._idle.clear()
+        self._busy.clear()
+        self._free = threading.Condition()
+        self._closed = True
+
+    def _take(self) -> Worker | None:
+        with self._free:
+            self._free.wait_for(lambda: self._closed or self._idle or len(self._busy) < self._limit)
+            if self._closed:
+                return None
+            worker = self._idle.pop() if self._idle else self._start()
+            self._busy.add(worker)
+        try:
+            worker.wait_until_ready()
+        except ToolOpenError:
+            self._drop(worker)
+            raise
+        return worker
+
+    def _give_back(self, worker: Worker) -> None:
+        with self._free:
+            self._busy.discard(worker)
+            if not self._closed:
+                self._idle.append(worker)
+                self._free.notify()
+                return
+            self._free.notify_all()
+        worker.kill()
+
+    def _drop(self, worker: Worker) -> None:
+        worker.kill()
+        with self._free:
+            self._busy.discard(worker)
+            self._free.notify_all()
+
+    def _replace(self, worker: Worker) -> None:
+        """Kill a worker and start another, which opens the tool while nobody waits."""
+        self._drop(worker)
+        with self._free:
+            if not self._closed and not self._idle and len(self._busy) < self._limit:
+                self._idle.append(self._start())
+                self._free.notify()
+
+    def _start(self) -> Worker:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            if self._pickled is not None:
+                try:
+                    pid = shared.get().fork(self._pickled, theirs.fileno())
+                    return Worker(pid, Channel(ours), own_child=False)
+                except NurseryError:
+                    self._pickled = None
+            # A tool the nursery cannot import (a closure, a class of a script) is forked from here.
+            pid = os.fork()
+            if pid == 0:
+                enter(theirs.fileno(), self._tool)
+            return Worker(pid, Channel(ours), own_child=True)
+
+
+def _pickled(tool: BaseTool) -> bytes | None:
+    try:
+        return pickle.dumps(tool)
+    except Exception:
+        return None
+
+
+def _closed() -> ToolResult:
+    return ToolResult.failure(ErrorCode.CANCELLED, "the tool box was closed")
+
+
+def _died() -> ToolResult:
+    return ToolResult.failure(ErrorCode.EXECUTION_ERROR, "the tool's process ended before it answered")
