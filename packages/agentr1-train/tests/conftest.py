@@ -1,18 +1,146 @@
-"""Fixtures for the trainer's tests."""
+"""Shared fixtures: a model of a few thousand parameters with its own tokenizer, and environments a stranger might write."""
 
 import os
 from pathlib import Path
+from typing import Any
 
+import gymnasium
 import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+CHATML = (
+    "{% if tools %}{{ '<|im_start|>system\n# Tools\n' }}{% for tool in tools %}{{ (tool | tojson) + '\n' }}{% endfor %}"
+    "{{ '<|im_end|>\n' }}{% endif %}"
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+"""The template of Qwen and SmolLM2 in short."""
+
+TEXTS = [
+    "system user assistant the tool says 0 1 2 3 4 5 6 7 8 9 + - * / = what is the answer to the question?",
+    '<tool_call>{"name": "calculator", "arguments": {"expression": "12 + 30"}}</tool_call>',
+    "<answer>42</answer> <think>let us see</think> echo state observation step left right up down",
+]
+
+
+def make_tokenizer(chat_template: str | None = CHATML) -> PreTrainedTokenizerFast:
+    """A byte-level BPE that can write anything."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=["<|pad|>", "<|im_start|>", "<|im_end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<|pad|>", eos_token="<|im_end|>")
+    wrapped.chat_template = chat_template
+    return wrapped
 
 
 @pytest.fixture(scope="session")
-def shared() -> Path:
-    """Folder of shared data: ``AGENTR1_SHARED``, or ``shared`` beside the repository. Without it: skip, or fail in CI."""
-    folder = Path(os.environ.get("AGENTR1_SHARED", Path(__file__).resolve().parents[4] / "shared"))
-    if not folder.is_dir():
-        message = f"no shared data at {folder}; set AGENTR1_SHARED"
-        if os.environ.get("CI") == "true":
-            pytest.fail(message)
-        pytest.skip(message)
+def tiny_model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Hugging Face folder: Llama of two layers, width 32, random weights, byte-level BPE, ChatML with tools."""
+    folder = tmp_path_factory.mktemp("tiny_model")
+    tokenizer = make_tokenizer()
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+        pad_token_id=tokenizer.pad_token_id,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        initializer_range=0.3,  # far from uniform, so that a mistake in attention shows in the logits
+        tie_word_embeddings=False,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(tiny_model_dir: Path) -> Any:
+    """The tokenizer of ``tiny_model_dir``."""
+    return AutoTokenizer.from_pretrained(tiny_model_dir)
+
+
+@pytest.fixture
+def tiny_model(tiny_model_dir: Path) -> LlamaForCausalLM:
+    """The model of ``tiny_model_dir``, freshly loaded, in evaluation mode."""
+    return LlamaForCausalLM.from_pretrained(tiny_model_dir).eval()
+
+
+class EchoEnv(gymnasium.Env[str, str]):
+    """What a stranger writes: text in, text out, nothing of this project. Say the word of the task to end it.
+
+    ``fail`` makes it misbehave in one place: ``reset``, ``step``, ``hang_reset``, ``hang_step``, ``nan``, ``type``.
+    """
+
+    observation_space = gymnasium.spaces.Text(1000)
+    action_space = gymnasium.spaces.Text(1000)
+    words = ("left", "right", "up", "down")
+
+    def __init__(self, turns: int = 3, fail: str = "", fail_seeds: tuple[int, ...] = (), slow_s: float = 0.0) -> None:
+        self.turns, self.fail, self.fail_seeds, self.slow_s = turns, fail, fail_seeds, slow_s
+        self.count = 0
+        self.failing = False
+
+    def _hits(self, kind: str) -> bool:
+        return self.failing and self.fail == kind
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.count, self.seed = 0, seed
+        self.failing = not self.fail_seeds or seed in self.fail_seeds
+        if self._hits("reset"):
+            raise ValueError("no such game")
+        if self._hits("hang_reset"):
+            _hang()
+        self.word = self.words[int(self.np_random.integers(len(self.words)))]
+        return f"say {self.word}", {}
+
+    def step(self, action: str) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        self.count += 1
+        if self._hits("step"):
+            raise KeyError("inventory")
+        if self._hits("hang_step"):
+            _hang()
+        if self.slow_s:
+            _hang(self.slow_s)
+        reward: Any = float(self.word in action)
+        if self._hits("nan"):
+            reward = float("nan")
+        if self._hits("type"):
+            reward = "one"
+        done = self.word in action
+        return f"you said {action[:20]!r}", reward, done, not done and self.count >= self.turns, {"said": len(action)}
+
+
+def _hang(seconds: float = 30.0) -> None:
+    import time
+
+    time.sleep(seconds)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _stranger_envs() -> None:
+    """Register ``stranger/Echo-v0``."""
+    if "stranger/Echo-v0" not in gymnasium.registry:
+        gymnasium.register("stranger/Echo-v0", entry_point=EchoEnv)
+
+
+@pytest.fixture(scope="session")
+def echo_env_id() -> str:
+    """A plain ``gymnasium.Env`` with text in and text out; see ``EchoEnv`` for its arguments."""
+    return "stranger/Echo-v0"
