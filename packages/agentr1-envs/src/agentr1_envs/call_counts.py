@@ -1,0 +1,57 @@
+"""What the calls of an episode add up to: counts for `info`, and the hops they found. Runs nothing."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
+
+from agentr1_envs.agent_env import InfoValue
+
+NOT_VALID = ("PARSE_ERROR", "UNKNOWN_TOOL", "INVALID_ARGUMENT")
+"""Codes of calls that reached no tool since the model wrote them wrongly."""
+
+
+class CountedResult(Protocol):
+    """What is counted of a tool's result."""
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def error(self) -> str | None: ...
+
+
+class CallCounts:
+    """What one episode has used and found so far."""
+
+    def __init__(self) -> None:
+        self.calls = self.errors = self.invalid_calls = 0
+        self.invalid_steps = self.invalid_in_a_row = 0
+        self.seconds = 0.0
+        self.hops: set[str] = set()
+        """Gold supporting titles that a result has shown."""
+
+    def add(self, results: Sequence[CountedResult]) -> bool:
+        """Count one step's results; true when the step was invalid: every call was written wrongly."""
+        invalid = all(result.error in NOT_VALID for result in results)
+        self.calls += len(results)
+        self.errors += sum(not result.ok for result in results)
+        self.invalid_calls += sum(result.error in NOT_VALID for result in results)
+        self.invalid_steps += invalid
+        self.invalid_in_a_row = self.invalid_in_a_row + 1 if invalid else 0
+        return invalid
+
+    def info(self, results: Sequence[CountedResult]) -> dict[str, InfoValue]:
+        """The entries of `info` after a step with these results."""
+        return {
+            "tool_calls": self.calls,
+            "tool_errors": self.errors,
+            "invalid_calls": self.invalid_calls,
+            "invalid_steps": self.invalid_steps,
+            "hops_found": len(self.hops),
+            "error_codes": tuple(str(result.error) for result in results if result.error is not None),
+        }
+
+
+def titles_in(data: Any) -> list[str]:
+    """Titles in a tool's data, which is one ``{"title": ...}`` or a list of them."""
+    entries = cast("list[Any]", data) if isinstance(data, list) else [data]
+    titles = [cast("dict[str, Any]", entry).get("title") for entry in entries if isinstance(entry, dict)]
+    return [title for title in titles if isinstance(title, str)]

@@ -1,0 +1,71 @@
+"""The datasets this package knows, by name: how their rows are read and where their files are found."""
+
+from agentr1_envs.errors import SettingError, did_you_mean
+from agentr1_envs.gsm8k_data import read_gsm8k
+from agentr1_envs.hotpotqa_data import read_hotpotqa
+from agentr1_envs.loader import Dataset, HubFiles
+from agentr1_envs.samples import small_world, word_problems
+from agentr1_envs.tasks import Task
+
+
+def _bundled_gsm8k(split: str) -> tuple[tuple[Task, ...], str]:
+    return word_problems.word_problems(split), ""
+
+
+def _bundled_hotpotqa(split: str) -> tuple[tuple[Task, ...], str]:
+    return small_world.small_world(split), str(small_world.CORPUS_PATH)
+
+
+GSM8K = Dataset(
+    name="gsm8k",
+    env_id="agentr1/GSM8K-v0",
+    splits=("train", "test"),
+    read=read_gsm8k,
+    bundled=_bundled_gsm8k,
+    official=(),
+    hub=HubFiles(
+        "openai/gsm8k",
+        (("train", "main/train-00000-of-00001.parquet"), ("test", "main/test-00000-of-00001.parquet")),
+    ),
+    ability="math",
+    data_source="openai/gsm8k",
+)
+
+HOTPOTQA = Dataset(
+    name="hotpotqa",
+    env_id="agentr1/HotpotQA-v0",
+    splits=("train", "dev"),
+    read=read_hotpotqa,
+    bundled=_bundled_hotpotqa,
+    official=(
+        ("train", "hotpot_train_v1.1.json"),
+        ("train", "train_distractor.jsonl"),
+        ("dev", "hotpot_dev_distractor_v1.json"),
+        ("dev", "dev_distractor.jsonl"),
+        ("dev", "hotpot_dev_fullwiki_v1.json"),
+        ("dev", "hotpot_dev_v1_simplified.json"),
+    ),
+    hub=HubFiles(
+        "hotpotqa/hotpot_qa",
+        (
+            ("train", "distractor/train-00000-of-00002.parquet"),
+            ("train", "distractor/train-00001-of-00002.parquet"),
+            ("dev", "distractor/validation-00000-of-00001.parquet"),
+        ),
+    ),
+    ability="multi-hop question answering",
+    data_source="hotpotqa/hotpot_qa",
+)
+
+DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (GSM8K, HOTPOTQA)}
+
+
+def find_dataset(name: str) -> Dataset:
+    """The dataset of this name.
+
+    Raises:
+        SettingError: there is none.
+    """
+    if name not in DATASETS:
+        raise SettingError(f"Task {name!r} is not known; legal: {', '.join(DATASETS)}.{did_you_mean(name, DATASETS)}")
+    return DATASETS[name]

@@ -1,0 +1,71 @@
+"""Every error this package raises, one class a kind of failure.
+
+Each class also inherits a standard class, so callers may catch either. A message says what was given, what is
+legal and what to do. What a *model* does wrong inside an episode is never an error: it becomes feedback.
+"""
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class EnvsError(Exception):
+    """Base of every error of agentr1-envs."""
+
+
+class SettingError(EnvsError, ValueError):
+    """An argument of an environment or command is unknown, out of range or would have no effect."""
+
+
+class UnknownTaskError(EnvsError, KeyError):
+    """A task id that the loaded split does not hold."""
+
+    def __str__(self) -> str:
+        return str(self.args[0]) if self.args else ""
+
+
+class DataNotFoundError(EnvsError, FileNotFoundError):
+    """A data file, folder or corpus that is not where it was looked for."""
+
+
+class DataRowError(EnvsError, ValueError):
+    """One row of a data file that cannot be read; names the file, the line (1-based) and the field."""
+
+    def __init__(self, path: Path | str, line: int, field: str, problem: str) -> None:
+        super().__init__(f"{path}, line {line}, field {field!r}: {problem}")
+        self.path, self.line, self.field, self.problem = str(path), line, field, problem
+
+    def __reduce__(self) -> tuple[type, tuple[str, int, str, str]]:
+        return type(self), (self.path, self.line, self.field, self.problem)
+
+
+class DependencyMissingError(EnvsError, ImportError):
+    """An optional dependency is needed for what was asked and is not installed."""
+
+
+class DownloadError(EnvsError, ConnectionError):
+    """The official files could not be fetched."""
+
+
+class SharedMemoryError(EnvsError, TypeError, ValueError):
+    """Text has no fixed size, so it cannot live in the shared memory of an AsyncVectorEnv."""
+
+
+class InfoSchemaError(EnvsError, TypeError):
+    """An environment returned an info entry that its declared schema does not hold (a bug of the environment)."""
+
+
+def did_you_mean(name: str, legal: Iterable[str]) -> str:
+    """``" Did you mean 'x'?"`` for the nearest legal name, or an empty string when none is near."""
+    near = difflib.get_close_matches(name, list(legal), n=1, cutoff=0.6)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def require_choice(what: str, given: str, legal: Iterable[str]) -> str:
+    """Return `given` when it is one of `legal`; raise :class:`SettingError` with the nearest name otherwise."""
+    names = tuple(legal)
+    if given not in names:
+        raise SettingError(
+            f"{what}={given!r} is not known; legal: {', '.join(map(repr, names))}.{did_you_mean(str(given), names)}"
+        )
+    return given

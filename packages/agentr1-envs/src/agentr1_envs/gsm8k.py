@@ -1,0 +1,232 @@
+"""GSM8K: grade-school word problems, answered at once, with a calculator, or with an oracle."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
+from agentr1_envs.datasets import GSM8K
+from agentr1_envs.errors import SettingError, require_choice
+from agentr1_envs.loader import OnBadRow, find_file, load_tasks
+from agentr1_envs.prompts import answer_system, check_style
+from agentr1_envs.samples.word_problems import DEFAULT_MAX_NUMBER, DEFAULT_OPERATIONS, word_problems
+from agentr1_envs.scorers import answer_in_tag, gsm8k_lenient
+from agentr1_envs.scoring import NUMBER_SCORES, Score, score_number
+from agentr1_envs.tasks import Task, TaskSet
+from agentr1_envs.tool_env import EnvTool, ToolCall, ToolEnv
+
+MODES = ("calculator", "single")
+
+_ANNOTATION = re.compile(r"<<[^<>]*>>")
+_FINAL = re.compile(r"\n?#### .*\Z", re.DOTALL)
+
+
+def gsm8k(
+    mode: str = "calculator",
+    *,
+    split: str = "train",
+    data: str | os.PathLike[str] | None = None,
+    on_bad_row: OnBadRow = "refuse",
+    operations: int | Sequence[int] | None = None,
+    max_number: int | None = None,
+    **settings: Any,
+) -> AgentEnv:
+    """Grade-school word problems.
+
+    ## Description
+    A word problem whose answer is a number. Without data of your own the problems are the bundled ones: 4,000 to
+    train on and 400 to test on, written by this project's generator. ``agentr1-envs download gsm8k`` fetches the
+    official 7,473 and 1,319.
+
+    Modes: "calculator" (a `ToolEnv` with the calculator) and "single" (one response).
+
+    ## Action Space
+    `Text`: the model's whole response. The answer stands in ``<answer>``; "#### 72" and ``\\boxed{72}`` are read too.
+
+    ## Observation Space
+    `Text`: the problem, then the results of the calls; `Messages` with ``observation="messages"``.
+
+    ## Rewards
+    1.0 for the right number (`gsm8k_lenient`), in ``reward/task``; `info` also has `gsm8k_official`, the original
+    repository's rule. What calls and format pay is set by `ToolSettings`; nothing by default.
+
+    ## Starting State
+    A problem of the split, drawn by the seed or named by ``options={"task_id": ...}``.
+
+    ## Episode End
+    Terminated by the answer, or by three steps in a row with invalid calls only; truncated after `max_steps`.
+
+    ## Arguments
+    * `mode`: "calculator" or "single".
+    * `split`: "train" or "test".
+    * `data`: a file, a folder, or "bundled"; None looks in AGENTR1_DATA, then the user's data folder, then takes the
+      bundled problems.
+    * `on_bad_row`: "refuse" or "skip".
+    * `operations`: only problems with so many operations (a number or several); bundled problems have 1 to 4, by
+      default 2 and 3.
+    * `max_number`: the largest number in a bundled problem's text, by default 20.
+    * `observation`, `history`, `render_mode`: as for `AgentEnv`.
+    * "single": `system` ("full", "short", "none", or a text). "calculator": every field of `ToolSettings`.
+
+    ## Version History
+    v0: first version.
+    """
+    require_choice("mode", mode, MODES)
+    tasks = _Source(split, data, on_bad_row, operations, max_number)
+    return GSM8KSingleEnv(tasks, **settings) if mode == "single" else GSM8KEnv(tasks, **settings)
+
+
+def gsm8k_oracle(
+    *,
+    split: str = "train",
+    data: str | os.PathLike[str] | None = None,
+    on_bad_row: OnBadRow = "refuse",
+    operations: int | Sequence[int] | None = None,
+    max_number: int | None = None,
+    **settings: Any,
+) -> AgentEnv:
+    """Grade-school word problems with a tool that tells whether an answer is right.
+
+    ## Description
+    As `agentr1/GSM8K-v0` with the calculator, and a second tool, `check_answer`, which compares an answer with the
+    gold one: the set-up Agent-R1 trained with. A model can guess until the tool says yes, so the scores are not
+    comparable with any other GSM8K number; that is why it has an id of its own.
+
+    ## Action Space
+    `Text`: the model's whole response.
+
+    ## Observation Space
+    `Text`: the problem, then the results of the calls; `Messages` with ``observation="messages"``.
+
+    ## Rewards
+    1.0 for the right number, in ``reward/task``; see `agentr1/GSM8K-v0`.
+
+    ## Starting State
+    A problem of the split, drawn by the seed or named by ``options={"task_id": ...}``.
+
+    ## Episode End
+    As for `agentr1/GSM8K-v0`. A right answer told to `check_answer` ends nothing: the answer itself does.
+
+    ## Arguments
+    As for `agentr1/GSM8K-v0`, without `mode`.
+
+    ## Version History
+    v0: first version.
+    """
+    return GSM8KOracleEnv(_Source(split, data, on_bad_row, operations, max_number), **settings)
+
+
+class GSM8KEnv(ToolEnv):
+    """Problems with a calculator; see `gsm8k`."""
+
+    extra_info: ClassVar[Mapping[str, InfoValue]] = {**ToolEnv.extra_info, **NUMBER_SCORES}
+    role = "You solve a word problem step by step, with the calculator for the arithmetic. The answer is one number."
+
+    def __init__(self, tasks: "_Source", **settings: Any) -> None:
+        super().__init__(("calculator",), tasks, **settings)
+
+    def score(self, task: Task, response: str, prediction: str | None) -> Score:
+        """GSM8K's scores; the lenient one is the reward."""
+        return score_number(task, response, prediction)
+
+
+class GSM8KOracleEnv(GSM8KEnv):
+    """Problems with a calculator and an oracle; see `gsm8k_oracle`."""
+
+    def own_tools(self) -> Sequence[EnvTool]:
+        """`check_answer`."""
+        parameters = {
+            "type": "object",
+            "properties": {"answer": {"type": "string", "description": "The number you believe is the answer."}},
+            "required": ["answer"],
+            "additionalProperties": False,
+        }
+        return [EnvTool("check_answer", "Tell whether an answer is right.", parameters, self._check)]
+
+    def expert_calls(self, task: Task) -> list[ToolCall]:
+        """The calculator's calls, then a check of the answer."""
+        return [*super().expert_calls(task), ToolCall("check_answer", {"answer": task.answers[0]})]
+
+    def _check(self, params: dict[str, Any]) -> dict[str, Any]:
+        right = gsm8k_lenient(params["answer"], self.task.answers[0]) == 1.0
+        return {"status": "success", "data": {"correct": right}, "text": "Correct." if right else "Not correct."}
+
+
+class GSM8KSingleEnv(AgentEnv):
+    """Problems answered in one response; see `gsm8k`."""
+
+    extra_info: ClassVar[Mapping[str, InfoValue]] = {**NUMBER_SCORES, "prediction": ""}
+
+    def __init__(
+        self,
+        tasks: "_Source",
+        *,
+        system: str = "full",
+        observation: ObservationKind = "text",
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(tasks, observation=observation, render_mode=render_mode)
+        self._system = check_style(system)
+
+    @property
+    def system_prompt(self) -> str:
+        """Text for the system role."""
+        return answer_system(self._system, "You solve a word problem step by step. The answer is one number.")
+
+    @property
+    def stop(self) -> list[str]:
+        """The end of the answer."""
+        return ["</answer>"]
+
+    def demonstration(self) -> list[str]:
+        """The gold solution without its calculator annotations, then the answer."""
+        worked = _FINAL.sub("", _ANNOTATION.sub("", self.task.solution)).strip()
+        return [f"{worked}\n<answer>{self.task.answers[0]}</answer>".strip()]
+
+    def begin(self, task: Task) -> str:
+        """The problem."""
+        return task.question
+
+    def advance(self, action: str) -> Turn:
+        """Score the response."""
+        prediction = answer_in_tag(action)
+        score = score_number(self.task, action, prediction)
+        info: dict[str, InfoValue] = {**score.info, "prediction": action.strip() if prediction is None else prediction}
+        return Turn(ANSWERED, {"task": score.reward}, "answer", score.success, info)
+
+
+class _Source:
+    """Loads the tasks when first called; what can be checked without reading is checked at once."""
+
+    def __init__(
+        self,
+        split: str,
+        data: str | os.PathLike[str] | None,
+        on_bad_row: OnBadRow,
+        operations: int | Sequence[int] | None,
+        max_number: int | None,
+    ) -> None:
+        require_choice("split", split, GSM8K.splits)
+        self._split, self._data = split, data
+        self._on_bad_row: OnBadRow = on_bad_row
+        self._operations = (operations,) if isinstance(operations, int) else tuple(operations or ())
+        self._max_number = max_number
+        if find_file(GSM8K, split, data) is None:
+            self._bundled()
+        elif max_number is not None:
+            raise SettingError(f"max_number={max_number} shapes the bundled problems; it has no effect on other data.")
+
+    def __call__(self) -> TaskSet:
+        if find_file(GSM8K, self._split, self._data) is None:
+            return TaskSet(GSM8K.name, self._split, self._bundled(), "bundled sample")
+        tasks = load_tasks(GSM8K, self._split, self._data, self._on_bad_row)
+        if not self._operations:
+            return tasks
+        wanted = self._operations
+        return tasks.where(lambda task: len(task.plan) in wanted, f"operations={wanted} fits none")
+
+    def _bundled(self) -> tuple[Task, ...]:
+        operations = self._operations or DEFAULT_OPERATIONS
+        max_number = DEFAULT_MAX_NUMBER if self._max_number is None else self._max_number
+        return word_problems(self._split, operations, max_number)

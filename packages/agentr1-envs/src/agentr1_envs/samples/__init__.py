@@ -1,0 +1,1 @@
+"""The tasks that come with the package, written by this project: no download needed."""

@@ -1,0 +1,370 @@
+"""`ToolEnv`: many steps, any tools. The only module of this package that imports `agentr1_tools`.
+
+A response either calls tools (they run, and their results are what the model sees next) or gives the answer (it is
+scored, and the episode ends). What a model does wrong is feedback, never an exception. How one call is run, timed out
+and cached is the business of the tool box.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from agentr1_tools import (
+    BaseTool,
+    CallError,
+    ParsedResponse,
+    ToolBox,
+    ToolCall,
+    ToolFormat,
+    ToolResult,
+    get_format,
+    load_tool,
+)
+
+from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
+from agentr1_envs.call_counts import CallCounts, titles_in
+from agentr1_envs.errors import SettingError
+from agentr1_envs.prompts import tool_stops, tool_system
+from agentr1_envs.rewards import bounded, hop_reward, resolve_process_reward, success_reward
+from agentr1_envs.scorers import answer_in_tag
+from agentr1_envs.scoring import Score, score_text
+from agentr1_envs.tasks import Task, TaskSet
+from agentr1_envs.tool_settings import ToolSettings, read_settings
+
+ToolSpec = str | Mapping[str, Any] | BaseTool
+"""A tool by name, by ``{"name": ..., **config}``, or as it is."""
+
+
+class EnvTool(BaseTool):
+    """A tool that the environment itself answers, since it needs the state of the episode."""
+
+    cacheable = False
+    cooperative = True
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        parameters: dict[str, Any],
+        answer: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> None:
+        self.name, self.description, self.parameters = name, description, parameters
+        self._answer = answer
+
+    def execute(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Ask the environment."""
+        return self._answer(params)
+
+
+class ToolEnv(AgentEnv):
+    """The built-in multi-step tool-calling environment.
+
+    ## Description
+    The model gets a task and a set of tools. A response with calls runs them, together, and shows their results; a
+    response without calls is the answer. Calls come first: an answer beside calls waits.
+
+    ## Action Space
+    `Text`: the model's whole response, calls written in `format`.
+
+    ## Observation Space
+    `Text`: the task, then each time the results of the calls, in call order. With ``observation="messages"``,
+    `Messages`: the whole conversation, of which the last `history` steps are kept.
+
+    ## Rewards
+    The sum of three parts, each in `info`: ``reward/task`` (the score of the answer), ``reward/env`` (process rewards
+    of calls, and hops), ``reward/format`` (see `format_reward` and `invalid_penalty`).
+
+    ## Starting State
+    A task of the split, drawn by the seed or named by ``options={"task_id": ...}``.
+
+    ## Episode End
+    Terminated by the answer (`end_reason` "answer"), or by `max_invalid` steps in a row whose calls were all invalid
+    ("max_invalid"). Truncated after `max_steps` responses ("max_steps"); that is never a success.
+
+    ## Arguments
+    `tools`: names, ``{"name": ..., **config}`` or `BaseTool`s. `tasks`: a `TaskSet`, or a function that loads one.
+    `observation`, `history`, `render_mode` as for `AgentEnv`; everything else is a field of `ToolSettings`.
+
+    ## Version History
+    v0: first version.
+    """
+
+    reward_parts = ("task", "env", "format")
+    extra_info: ClassVar[Mapping[str, InfoValue]] = {
+        "tool_calls": 0,
+        "tool_errors": 0,
+        "invalid_calls": 0,
+        "invalid_steps": 0,
+        "hops_found": 0,
+        "error_codes": (),
+        "prediction": "",
+    }
+    role = "You solve tasks with the help of tools."
+    """First sentence of the full system text."""
+
+    def __init__(
+        self,
+        tools: Sequence[ToolSpec],
+        tasks: TaskSet | Callable[[], TaskSet],
+        *,
+        observation: ObservationKind = "text",
+        history: int | None = None,
+        render_mode: str | None = None,
+        **settings: Any,
+    ) -> None:
+        """Keep the settings; tools open at the first reset.
+
+        Raises:
+            SettingError: a setting is unknown or out of range.
+        """
+        self.settings: ToolSettings = read_settings(settings)
+        super().__init__(
+            tasks,
+            max_steps=self.settings.max_steps,
+            observation=observation,
+            history=history,
+            render_mode=render_mode,
+        )
+        self._tools = tuple(tools)
+        self._process_reward = resolve_process_reward(self.settings.process_reward)
+        self._format = _format_named(self.settings.format)
+        self._system_text: str | None = None
+        self._bench: _Bench | None = None
+        self._counts = CallCounts()
+
+    def score(self, task: Task, response: str, prediction: str | None) -> Score:
+        """What the final answer is worth; the default is exact match after HotpotQA's normalisation.
+
+        Args:
+            task: what was asked.
+            response: the final response without its thinking.
+            prediction: what stands in its answer tag; None without a tag.
+        """
+        return score_text(task, response if prediction is None else prediction)
+
+    def tool_specs(self) -> Sequence[ToolSpec]:
+        """The tools; asked once, at first use, so that it may look at the tasks."""
+        return self._tools
+
+    def own_tools(self) -> Sequence[BaseTool]:
+        """Tools that the environment answers itself; none by default."""
+        return []
+
+    def expert_calls(self, task: Task) -> list[ToolCall]:
+        """The calls of the scripted expert: the task's plan, given to the first argument of the first tool."""
+        function = self.tool_schemas[0]["function"]
+        arguments: list[str] = function["parameters"].get("required") or list(function["parameters"]["properties"])
+        return [ToolCall(function["name"], {arguments[0]: item}) for item in task.plan]
+
+    def demonstration(self) -> list[str]:
+        """One call a response, then the answer; a plan with more calls than steps puts several in a response."""
+        calls = [self._format.format_call(call) for call in self.expert_calls(self.task)]
+        rooms = max(self.max_steps - 1, 1)
+        size = -(-len(calls) // rooms)
+        grouped = ["\n".join(calls[i : i + size]) for i in range(0, len(calls), size)] if calls else []
+        return [*grouped, f"<answer>{self.task.answers[0]}</answer>"]
+
+    @property
+    def system_prompt(self) -> str:
+        """Text for the system role, in the style the settings ask for."""
+        if self._system_text is None:
+            schemas = self.tool_schemas
+            names = [schema["function"]["name"] for schema in schemas]
+            self._system_text = tool_system(self.settings, self.role, names, lambda: self._format.instructions(schemas))
+        return self._system_text
+
+    @property
+    def tools_in_template(self) -> bool:
+        """True when the schemas are left to the chat template."""
+        return self.settings.tools_in_template
+
+    @property
+    def tool_schemas(self) -> list[dict[str, Any]]:
+        """The tools in the OpenAI function format; fresh objects at each access."""
+        return deepcopy(self.bench.schemas)
+
+    @property
+    def stop(self) -> list[str]:
+        """Texts after which the rest of a response means nothing."""
+        return tool_stops(self.settings.max_calls_per_step)
+
+    @property
+    def bench(self) -> "_Bench":
+        """The tool boxes, made at first use."""
+        if self._bench is None:
+            self._bench = _Bench(self.tool_specs(), self.own_tools(), self.settings.max_result_chars)
+        return self._bench
+
+    def begin(self, task: Task) -> str:
+        """Forget the last episode's counts; the task opens with its question."""
+        self.bench.open()
+        self._counts = CallCounts()
+        return task.question
+
+    def advance(self, action: str) -> Turn:
+        """Run the calls of a response, or score the answer."""
+        parsed = self._format.parse(action)
+        return self._run(parsed) if parsed.items else self._answer(parsed.content)
+
+    def close(self) -> None:
+        """Let go of the tools; calling it again does nothing."""
+        if self._bench is not None:
+            self._bench.close()
+            self._bench = None
+        super().close()
+
+    def _answer(self, response: str) -> Turn:
+        prediction = answer_in_tag(response)
+        score = self.score(self.task, response, prediction)
+        parts = {
+            "task": success_reward(self.settings.progressive, score.reward, len(self._counts.hops)),
+            "format": self.settings.format_reward if prediction is not None else 0.0,
+        }
+        said = (response if prediction is None else prediction).strip()
+        info: dict[str, InfoValue] = {**score.info, "prediction": said, "error_codes": ()}
+        return Turn(ANSWERED, parts, "answer", score.success, info)
+
+    def _run(self, parsed: ParsedResponse) -> Turn:
+        counts, limit = self._counts, self.settings.max_calls_per_step
+        items = parsed.items[:limit]
+        results = self._call(items)
+        for item in parsed.items[limit:]:
+            items = (*items, item)
+            results.append(ToolResult.failure("CALL_LIMIT", f"not run: at most {limit} calls a response are run."))
+        invalid = counts.add(results)
+        earned = self._earned(items, results)
+        names = [item.name if isinstance(item, ToolCall) else "" for item in items]
+        feedback = self._format.render(list(zip(names, results, strict=True)))
+        parts = {"env": earned, "format": -self.settings.invalid_penalty if invalid else 0.0}
+        ended = "max_invalid" if counts.invalid_in_a_row >= self.settings.max_invalid else ""
+        return Turn(feedback, parts, ended, info=counts.info(results))
+
+    def _call(self, items: Sequence[ToolCall | CallError]) -> list[ToolResult]:
+        if self._counts.seconds >= self.settings.tool_seconds_per_episode:
+            message = "not run: the tool time of this episode is used up; give the final answer."
+            return [ToolResult.failure("TIMEOUT", message) for _ in items]
+        started = time.perf_counter()
+        results = self.bench.call_many(items)
+        self._counts.seconds += time.perf_counter() - started
+        return results
+
+    def _earned(self, items: Sequence[ToolCall | CallError], results: Sequence[ToolResult]) -> float:
+        """Process rewards of the calls that ran, and what newly found hops pay."""
+        earned, settings, hops = 0.0, self.settings, self._counts.hops
+        found_before = len(hops)
+        gold = self.task.supporting_titles
+        for item, result in zip(items, results, strict=True):
+            if isinstance(item, CallError):
+                continue
+            if self._process_reward is not None:
+                earned += bounded(self._process_reward(item, result), result.ok, settings.process_reward_range)
+            if result.ok:
+                hops.update(title for title in titles_in(result.data) if title in gold)
+        return earned + hop_reward(settings.progressive, found_before, len(hops), settings.per_hop)
+
+
+class _Bench:
+    """The tools of one environment: named tools in a box the process shares, its own tools in a box of its own."""
+
+    def __init__(self, specs: Sequence[ToolSpec], own: Sequence[BaseTool], max_result_chars: int) -> None:
+        if not specs and not own:
+            raise SettingError("tools=[]: needs at least one tool; see `agentr1-tools list`.")
+        named = [spec for spec in specs if not isinstance(spec, BaseTool)]
+        private = [*(spec for spec in specs if isinstance(spec, BaseTool)), *own]
+        self._boxes: list[ToolBox] = []
+        self._lease = _lend(named, max_result_chars) if named else None
+        if self._lease is not None:
+            self._boxes.append(self._lease.box)
+        if private:
+            self._boxes.append(ToolBox(private, max_result_chars=max_result_chars))
+        self._private = self._boxes[-1] if private else None
+        self.schemas: list[dict[str, Any]] = [schema for box in self._boxes for schema in box.schemas]
+        self._box_of = {name: box for box in self._boxes for name in box.names}
+        self._opened = False
+
+    def open(self) -> None:
+        """Open the tools, once."""
+        if not self._opened:
+            for box in self._boxes:
+                box.open()
+            self._opened = True
+
+    def call_many(self, items: Sequence[ToolCall | CallError]) -> list[ToolResult]:
+        """Results in the order of the calls; calls of one box run together."""
+        if len(self._boxes) == 1:
+            return self._boxes[0].call_many(list(items))
+        results: dict[int, ToolResult] = {}
+        for box in self._boxes:
+            places = [place for place, item in enumerate(items) if self._box_for(item) is box]
+            if places:
+                answers = box.call_many([items[place] for place in places])
+                results.update(zip(places, answers, strict=True))
+        return [results[place] for place in range(len(items))]
+
+    def _box_for(self, item: ToolCall | CallError) -> ToolBox:
+        if isinstance(item, CallError):
+            return self._boxes[0]
+        if item.name in self._box_of:
+            return self._box_of[item.name]
+        near = get_close_matches(item.name, list(self._box_of), n=1)
+        return self._box_of[near[0]] if near else self._boxes[0]
+
+    def close(self) -> None:
+        """Close the own box, and hand back the shared one."""
+        if self._private is not None:
+            self._private.close()
+        if self._lease is not None:
+            _hand_back(self._lease)
+            self._lease = None
+
+
+@dataclass(slots=True)
+class _Lease:
+    """A box that environments of this process share, and how many do."""
+
+    key: tuple[int, str]
+    box: ToolBox
+    holders: int = 0
+
+
+_LEASES: dict[tuple[int, str], _Lease] = {}
+_LOCK = threading.Lock()
+
+
+def _lend(specs: Sequence[str | Mapping[str, Any]], max_result_chars: int) -> _Lease:
+    """The process's box for these tools; a forked child makes its own, since threads do not survive a fork."""
+    configs = [{"name": spec} if isinstance(spec, str) else dict(spec) for spec in specs]
+    key = (os.getpid(), json.dumps([configs, max_result_chars], sort_keys=True, default=str))
+    with _LOCK:
+        if key not in _LEASES:
+            tools = [_load(config) for config in configs]
+            _LEASES[key] = _Lease(key, ToolBox(tools, max_result_chars=max_result_chars))
+        _LEASES[key].holders += 1
+        return _LEASES[key]
+
+
+def _hand_back(lease: _Lease) -> None:
+    with _LOCK:
+        lease.holders -= 1
+        if lease.holders == 0 and lease.key[0] == os.getpid():
+            _LEASES.pop(lease.key, None)
+            lease.box.close()
+
+
+@lru_cache(maxsize=16)
+def _format_named(name: str) -> ToolFormat:
+    """Formats keep no state, so one instance serves every environment of the process."""
+    return get_format(name)
+
+
+def _load(config: Mapping[str, Any]) -> BaseTool:
+    if not isinstance(config.get("name"), str):
+        raise SettingError(f"tool {dict(config)!r}: needs a 'name'; see `agentr1-tools list`.")
+    return load_tool(config["name"], **{key: value for key, value in config.items() if key != "name"})
