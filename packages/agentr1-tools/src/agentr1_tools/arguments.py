@@ -61,8 +61,8 @@ class ArgumentChecker:
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.absolute_path)
         message = problem.message if len(problem.message) <= 300 else problem.message[:297] + "..."
         where = f"{path.lstrip('.')}: {message}" if path else message
-        if problem.validator == "additionalProperties" and not path and isinstance(problem.instance, dict):
-            unknown = cast(dict[str, Any], problem.instance).keys() - set(self.properties)
+        if problem.validator == "additionalProperties" and not path:
+            unknown = set(problem.instance) - set(self.properties)
             hints = "".join(did_you_mean(name, self.properties) for name in sorted(unknown)[:1])
             where = f"unknown: {listed(unknown)}{hints} (parameters: {', '.join(self.properties) or 'none'})"
         return where

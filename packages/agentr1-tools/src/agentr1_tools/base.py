@@ -15,8 +15,8 @@ _NAME = re.compile(r"[a-z0-9_]{1,64}")
 class BaseTool:
     """One thing a model can ask for. Subclass it and set the class attributes, or use `@tool` on a function.
 
-    A tool keeps no state between calls: state belongs to the environment. What it needs (an index, a connection) it opens
-    in `open()`, which is not on the clock of a call.
+    A tool keeps no state between calls: state belongs to the environment. What it needs (an index, a connection) it
+    opens in `open()`, which is not on the clock of a call.
 
     name: unique, `[a-z0-9_]{1,64}`.
     description: what it does, for the model.
@@ -25,8 +25,8 @@ class BaseTool:
     cacheable: equal arguments give equal results, so a box may answer from its cache.
     min_interval: seconds between the starts of two calls.
     risky: must run in a sandbox.
-    cooperative: `execute` lets other threads run and comes back by itself, so it may share the process. A tool that does
-        not declare it runs in a worker process, which can be killed at the limit.
+    cooperative: `execute` lets other threads run and comes back by itself, so it may share the process. A tool that
+        does not declare it runs in a worker process, which can be killed at the limit.
     """
 
     name: str = ""
@@ -72,7 +72,8 @@ def check_contract(tool: object) -> BaseTool:
         raise InvalidToolError(
             f"{label}: the description is empty; say in a sentence what the tool does, for the model"
         )
-    if not isinstance(given.parameters, dict) or cast(dict[str, Any], given.parameters).get("type") != "object":
+    parameters: object = given.parameters
+    if not isinstance(parameters, dict) or cast(dict[str, Any], parameters).get("type") != "object":
         raise InvalidToolError(f'{label}: parameters must be a JSON Schema with "type": "object"')
     if not given.timeout > 0:
         raise InvalidToolError(f"{label}: timeout is {given.timeout!r}; it must be a number of seconds above 0")

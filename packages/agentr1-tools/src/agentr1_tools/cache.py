@@ -1,4 +1,4 @@
-"""The result cache of one tool box: LRU, keyed by tool name and canonical JSON of the arguments. Errors are not kept."""
+"""The result cache of one tool box: LRU, keyed by tool name and canonical JSON of the arguments; errors stay out."""
 
 import copy
 import threading

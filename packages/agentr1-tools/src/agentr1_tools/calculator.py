@@ -37,7 +37,7 @@ _HINTS = {
 
 
 def evaluate(expression: str) -> Number:
-    """The value of an expression. Raises ToolError: INVALID_ARGUMENT for what is no expression, else EXECUTION_ERROR."""
+    """The value. Raises ToolError: INVALID_ARGUMENT for what is no expression, EXECUTION_ERROR if it has no value."""
     if len(expression) > MAX_CHARS:
         raise _wrong(f"the expression has {len(expression)} characters; at most {MAX_CHARS} are read")
     try:
@@ -92,6 +92,10 @@ def _divide(left: Number, right: Number) -> Number:
     return left / right
 
 
+def _floor_divide(left: Number, right: Number) -> Number:
+    return left // right
+
+
 def _multiply(left: Number, right: Number) -> Number:
     return _bounded(left * right)
 
@@ -134,7 +138,7 @@ def _round(value: Number, digits: Number = 0) -> Number:
 
 
 # name -> function, fewest and most arguments
-_FUNCTIONS: dict[str, tuple[Callable[..., Number], int, int]] = {
+_FUNCTIONS: dict[str, tuple[Callable[..., Any], int, int]] = {
     "abs": (abs, 1, 1),
     "acos": (math.acos, 1, 1),
     "asin": (math.asin, 1, 1),
@@ -164,7 +168,7 @@ _SUMS: dict[str, Callable[[Any, Any], Number]] = {"+": operator.add, "-": operat
 _PRODUCTS: dict[str, Callable[[Any, Any], Number]] = {
     "*": _multiply,
     "/": _divide,
-    "//": operator.floordiv,
+    "//": _floor_divide,
     "%": operator.mod,
 }
 
@@ -277,7 +281,7 @@ _PARAMETERS: dict[str, Any] = {
     "properties": {
         "expression": {
             "type": "string",
-            "description": "Numbers with + - * / // % ** and parentheses; functions such as sqrt, round, min, max, log.",
+            "description": "Numbers with + - * / // % ** and parentheses; functions such as sqrt, round, min, log.",
         }
     },
     "required": ["expression"],

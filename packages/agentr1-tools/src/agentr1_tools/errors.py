@@ -1,7 +1,7 @@
 """Error codes of a failed call, and the exceptions of a wrong set-up.
 
-A call that fails is data (a `ToolResult` with a code), so the exceptions here are for authors and operators: a tool that
-breaks its contract, a name nobody installed. The one exception a tool raises on purpose is `ToolError`.
+A call that fails is data (a `ToolResult` with a code), so the exceptions here are for authors and operators: a tool
+that breaks its contract, a name nobody installed. The one exception a tool raises on purpose is `ToolError`.
 """
 
 from collections.abc import Iterable

@@ -1,17 +1,16 @@
 """`@tool`: a typed, documented function becomes a BaseTool.
 
-The schema comes from the signature through pydantic, whole: nested models, lists, enums, unions, optional values, defaults.
-The function receives what its annotations say (a model, an enum member), not raw JSON.
+The schema comes from the signature through pydantic, whole: nested models, lists, enums, unions, optional values,
+defaults. The function receives what its annotations say (a model, an enum member), not raw JSON.
 """
 
 import importlib
 import inspect
 import typing
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast, overload
+from typing import Annotated, Any, cast, overload
 
 import pydantic
-from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import to_jsonable_python
 
@@ -119,7 +118,9 @@ def _find(module: str, qualname: str) -> FunctionTool:
     found: Any = importlib.import_module(module)
     for part in qualname.split("."):
         found = getattr(found, part)
-    return cast(FunctionTool, found)
+    if not isinstance(found, FunctionTool):
+        raise TypeError(f"{module}.{qualname} is not the tool; decorate the function where it is defined")
+    return found
 
 
 def _arguments_model(
@@ -140,15 +141,12 @@ def _arguments_model(
             )
         if name not in hints:
             raise InvalidToolError(f"{function.__qualname__}: parameter {name!r} has no annotation, so no schema")
-        default: Any = ... if parameter.default is inspect.Parameter.empty else parameter.default
-        details: dict[str, Any] = {"description": descriptions[name]} if name in descriptions else {}
-        if isinstance(default, FieldInfo):
-            field: Any = FieldInfo.merge_field_infos(default, alias=name, **details)
-        else:
-            field = pydantic.Field(default, alias=name, **details)
-        fields[f"argument_{position}"] = (hints[name], field)
+        hint: Any = hints[name]
+        if name in descriptions:
+            hint = Annotated[hint, pydantic.Field(description=descriptions[name])]
+        fields[f"argument_{position}"] = (hint, ... if parameter.default is parameter.empty else parameter.default)
         aliases[f"argument_{position}"] = name
-    config = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+    config = pydantic.ConfigDict(extra="forbid", alias_generator=aliases.__getitem__)
     try:
         return pydantic.create_model("Arguments", __config__=config, **fields), aliases
     except pydantic.PydanticUserError as error:
@@ -168,6 +166,6 @@ def _as_return(value: Any) -> ToolReturn:
         return value
     if isinstance(value, Mapping):
         entries = cast(Mapping[str, Any], value)
-        if entries.get("status") == "success" and "data" in entries or isinstance(entries.get("error"), str):
+        if (entries.get("status") == "success" and "data" in entries) or isinstance(entries.get("error"), str):
             return dict(entries)
     return {"status": "success", "data": to_jsonable_python(value)}

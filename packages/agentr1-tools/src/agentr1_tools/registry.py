@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any, cast
+from typing import Any
 
 from agentr1_tools.base import BaseTool, check_contract
 from agentr1_tools.errors import (
@@ -68,7 +68,7 @@ def load_tool(name: str, **config: Any) -> BaseTool:
     tool = _configure(info, _import(info, entry_point), config)
     if tool.name != name:
         raise InvalidToolError(
-            f"{info.distribution} {info.version} offers {name!r}, but the tool calls itself {tool.name!r}; make them equal"
+            f"{info.distribution} {info.version} offers {name!r}, but the tool calls itself {tool.name!r}"
         )
     return tool
 
@@ -108,8 +108,8 @@ def _scan(group: str, allowed: frozenset[str] | None) -> dict[str, tuple[ToolInf
         other = found.setdefault(name, (info, entry_point))[0]
         if other != info:
             raise DuplicateNameError(
-                f"{group}: the name {name!r} is claimed by {other.distribution} {other.version} ({other.entry_point}) and "
-                f"by {info.distribution} {info.version} ({info.entry_point}); uninstall one, or leave the name out "
+                f"{group}: the name {name!r} is claimed by {other.distribution} {other.version} ({other.entry_point}) "
+                f"and by {info.distribution} {info.version} ({info.entry_point}); uninstall one, or leave the name out "
                 f"of {ALLOW_VARIABLE}"
             )
     return found
@@ -135,7 +135,7 @@ def _configure(info: ToolInfo, made: Any, config: dict[str, Any]) -> BaseTool:
     if not callable(made):
         raise InvalidToolError(f"{info.entry_point} of {info.distribution} is neither a tool, a class nor a factory")
     try:
-        tool = cast(object, made(**config))
+        tool: object = made(**config)
     except TypeError as error:
         raise ToolConfigError(f"{info.name} cannot be made from the configuration {config!r}: {error}") from error
     return check_contract(tool)

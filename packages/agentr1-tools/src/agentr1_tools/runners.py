@@ -60,7 +60,7 @@ class ThreadRunner:
         try:
             returned: object = self._tool.execute(params)
             if inspect.isawaitable(returned):
-                returned = asyncio.run(_await(cast(Awaitable[ToolReturn], returned)))
+                returned = asyncio.run(_await(returned))
             return normalise(returned)
         except BaseException as error:
             return from_exception(error)
@@ -104,11 +104,10 @@ class LoopRunner:
     async def _execute(self, params: dict[str, Any]) -> ToolResult:
         task = cast("asyncio.Task[ToolResult]", asyncio.current_task())
         self._tasks.add(task)
+        limit = asyncio.timeout(self._tool.timeout)
         try:
-            awaitable = cast(Awaitable[ToolReturn], self._tool.execute(params))
-            async with asyncio.timeout(self._tool.timeout) as limit:
-                returned = await awaitable
-            return normalise(returned)
+            async with limit:
+                return normalise(await cast(Awaitable[ToolReturn], self._tool.execute(params)))
         except TimeoutError as error:
             return timeout_result(self._tool.timeout) if limit.expired() else from_exception(error)
         except BaseException as error:
@@ -135,5 +134,5 @@ def _open_here(tool: BaseTool) -> None:
         raise ToolOpenError(f"{type(error).__name__}: {error}") from error
 
 
-async def _await(awaitable: Awaitable[ToolReturn]) -> ToolReturn:
+async def _await(awaitable: Awaitable[object]) -> object:
     return await awaitable

@@ -1,7 +1,7 @@
 """Daemon threads and one background event loop, shared by all tool boxes of a process.
 
-The standard executor joins its threads when the interpreter ends, so one hung tool would keep a finished run alive; these
-threads do not. Both start when first used and start anew in a forked child.
+The standard executor joins its threads when the interpreter ends, so one hung tool would keep a finished run alive;
+these threads do not. Both start when first used and start anew in a forked child.
 """
 
 import asyncio

@@ -9,7 +9,7 @@ import asyncio
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -96,7 +96,7 @@ class ToolBox:
         self._max_result_chars = max_result_chars
         self._wait = on_rate_limit == "wait"
         self._strangers = Tally()
-        self._opened = _Opened([slot.runner for slot in self._slots.values()], list(self._slots))
+        self._opened = _Opened({name: slot.runner for name, slot in self._slots.items()})
         weakref.finalize(self, self._opened.close)
 
     @property
@@ -110,11 +110,11 @@ class ToolBox:
         return [slot.tool.schema for slot in self._slots.values()]
 
     def open(self) -> None:
-        """Open every tool. Raises ToolOpenError naming the tool; then nothing is left open. A first call does it too."""
+        """Open every tool; the first call does it too. Raises ToolOpenError naming the tool, with nothing left open."""
         self._opened.open()
 
     def close(self) -> None:
-        """Close every tool and end every worker process; calls that still run end as CANCELLED."""
+        """Close every tool and end every worker process. Calls that still run, or come later, end as CANCELLED."""
         self._opened.close()
 
     def __enter__(self) -> Self:
@@ -131,12 +131,15 @@ class ToolBox:
             return admitted
         if admitted.delay > 0:
             time.sleep(admitted.delay)
-        return self._through_cache(admitted, lambda: admitted.slot.runner.run(admitted.arguments))
+        if (kept := self._look_up(admitted)) is not None:
+            return kept
+        started = time.perf_counter()
+        result = admitted.slot.runner.run(admitted.arguments)
+        return self._finish(admitted, result, time.perf_counter() - started)
 
     async def acall(self, call: ToolCall | CallError) -> ToolResult:
         """As `call`, without blocking the event loop."""
-        name = call.name if isinstance(call, ToolCall) else ""
-        slot = self._slots.get(name)
+        slot = self._slots.get(call.name) if isinstance(call, ToolCall) else None
         if slot is None or not isinstance(slot.runner, LoopRunner):
             return await asyncio.wrap_future(callers.submit(lambda: self.call(call)))
         admitted = self._admit(call)
@@ -146,7 +149,8 @@ class ToolBox:
         if (kept := self._look_up(admitted)) is not None:
             return kept
         started = time.perf_counter()
-        return self._finish(admitted, await slot.runner.arun(admitted.arguments), time.perf_counter() - started)
+        result = await slot.runner.arun(admitted.arguments)
+        return self._finish(admitted, result, time.perf_counter() - started)
 
     def call_many(self, calls: Sequence[ToolCall | CallError]) -> list[ToolResult]:
         """Run the calls of one response together; results stand in the order of the calls."""
@@ -179,20 +183,14 @@ class ToolBox:
         try:
             arguments = slot.checker.bind(call)
             slot.checker.validate(arguments)
-            self._opened.open()
+            self._opened.open_unless_closed()
         except (ToolError, ToolOpenError) as error:
-            return self._settle(slot, from_exception(error), None)
+            return self._settle(slot, from_exception(error))
         delay = slot.rate.reserve(wait=self._wait)
         if delay is None:
             problem = f"{call.name} may be called once in {slot.tool.min_interval:g} s; try again later"
-            return self._settle(slot, ToolResult.failure(ErrorCode.RATE_LIMITED, problem), None)
+            return self._settle(slot, ToolResult.failure(ErrorCode.RATE_LIMITED, problem))
         return _Admitted(slot, arguments, delay)
-
-    def _through_cache(self, admitted: _Admitted, run: Callable[[], ToolResult]) -> ToolResult:
-        if (kept := self._look_up(admitted)) is not None:
-            return kept
-        started = time.perf_counter()
-        return self._finish(admitted, run(), time.perf_counter() - started)
 
     def _look_up(self, admitted: _Admitted) -> ToolResult | None:
         slot = admitted.slot
@@ -217,11 +215,11 @@ class ToolBox:
         admitted.slot.tally.finished(result, seconds)
         return result
 
-    def _settle(self, slot: _Slot, result: ToolResult, seconds: float | None) -> ToolResult:
-        result = replace(
-            result, text=truncate(result.text, self._max_result_chars), source=slot.tool.name
-        ).with_metrics(cached=False, seconds=0.0)
-        slot.tally.finished(result, seconds)
+    def _settle(self, slot: _Slot, result: ToolResult) -> ToolResult:
+        """The result of a call to a known tool that never ran."""
+        text = truncate(result.text, self._max_result_chars)
+        result = replace(result, text=text, source=slot.tool.name).with_metrics(cached=False, seconds=0.0)
+        slot.tally.finished(result, None)
         return result
 
     def _refuse(self, code: str, message: str) -> ToolResult:
@@ -233,33 +231,41 @@ class ToolBox:
 class _Opened:
     """Whether the runners of a box are open. It outlives the box long enough to close them."""
 
-    def __init__(self, runners: list[Runner], names: list[str]) -> None:
+    def __init__(self, runners: dict[str, Runner]) -> None:
         self._runners = runners
-        self._names = names
-        self._open = False
+        self._state: Literal["new", "open", "closed"] = "new"
         self._lock = threading.Lock()
 
     def open(self) -> None:
-        if self._open:
-            return
         with self._lock:
-            if self._open:
-                return
-            for position, (name, runner) in enumerate(zip(self._names, self._runners, strict=True)):
-                try:
-                    runner.open()
-                except ToolOpenError as error:
-                    for earlier in self._runners[:position]:
-                        earlier.close()
-                    raise ToolOpenError(f"tool {name!r} cannot be opened: {error}") from error
-            self._open = True
+            if self._state != "open":
+                self._open_all()
+                self._state = "open"
+
+    def open_unless_closed(self) -> None:
+        """Open for a first call. Raises ToolError(CANCELLED) when the box was closed."""
+        if self._state == "new":
+            self.open()
+        elif self._state == "closed":
+            raise ToolError(ErrorCode.CANCELLED, "the tool box is closed")
 
     def close(self) -> None:
         with self._lock:
-            if self._open:
-                self._open = False
-                for runner in self._runners:
+            was_open, self._state = self._state == "open", "closed"
+            if was_open:
+                for runner in self._runners.values():
                     runner.close()
+
+    def _open_all(self) -> None:
+        opened: list[Runner] = []
+        for name, runner in self._runners.items():
+            try:
+                runner.open()
+            except ToolOpenError as error:
+                for earlier in opened:
+                    earlier.close()
+                raise ToolOpenError(f"tool {name!r} cannot be opened: {error}") from error
+            opened.append(runner)
 
 
 def _check_settings(cache_size: int, max_result_chars: int, on_rate_limit: str, workers: int) -> None:

@@ -3,6 +3,7 @@
 Opened once a process for each file, read-only, shared by every caller. It reads no network and writes no file.
 """
 
+import importlib
 import json
 import re
 import threading
@@ -48,11 +49,9 @@ class Hit:
 
 
 class WikiIndex:
-    """BM25 (Lucene's form, k1 1.5, b 0.75) over title and text; a title's words count twice. Ties go by corpus order."""
+    """BM25 (Lucene's form, k1 1.5, b 0.75) over title and text; title words count twice, ties go by corpus order."""
 
     def __init__(self, passages: Iterable[Passage]) -> None:
-        import bm25s  # takes a tenth of a second, and most users of this module's names never search
-
         self.passages = tuple(passages)
         if not self.passages:
             raise ToolConfigError("the corpus holds no passage; give at least one with a title and a text")
@@ -61,7 +60,8 @@ class WikiIndex:
             [vocabulary.setdefault(word, len(vocabulary)) for word in _words_of(passage)] for passage in self.passages
         ]
         self._vocabulary = vocabulary
-        self._bm25: Any = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
+        # Imported here: it takes a tenth of a second, and its types are not published.
+        self._bm25: Any = importlib.import_module("bm25s").BM25(k1=1.5, b=0.75, method="lucene")
         # The empty word at the end keeps passages without any word legal.
         self._bm25.index((rows, {**vocabulary, "": len(vocabulary)}), show_progress=False, create_empty_token=False)
 
@@ -69,8 +69,8 @@ class WikiIndex:
     def load(path: str | Path) -> "WikiIndex":
         """The index of a jsonl file, built at the first call and shared afterwards.
 
-        A line holds `title` and `sentences` (a list) or `text`, and may hold `id`. Raises FileNotFoundError for a missing
-        file and ToolConfigError naming line and field of a row that cannot be read.
+        A line holds `title` and `sentences` (a list) or `text`, and may hold `id`. Raises FileNotFoundError for a
+        missing file and ToolConfigError naming line and field of a row that cannot be read.
         """
         resolved = Path(path).expanduser().resolve()
         with _opening:
@@ -88,7 +88,7 @@ class WikiIndex:
         threshold = np.partition(scores, -k)[-k]
         found = np.flatnonzero(scores >= threshold) if threshold > 0 else np.flatnonzero(scores > 0)
         best = found[np.argsort(-scores[found], kind="stable")][:k]
-        return [Hit(self.passages[index], float(scores[index])) for index in best.tolist()]
+        return [Hit(self.passages[int(index)], float(scores[index])) for index in best]
 
     def by_title(self, title: str) -> Passage | None:
         """The passage of this title, whatever its case and spacing; the first of the corpus when several share it."""

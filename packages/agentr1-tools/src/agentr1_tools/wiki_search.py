@@ -15,7 +15,6 @@ from agentr1_tools.base import BaseTool, ToolReturn
 from agentr1_tools.errors import ErrorCode, ToolConfigError, ToolError
 from agentr1_tools.wiki_index import WikiIndex
 
-
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -58,7 +57,7 @@ class WikiSearch(BaseTool):
         if not 1 <= max_results <= 20:
             raise ToolConfigError(f"wiki_search: max_results is {max_results}; legal are 1 to 20")
         self._corpus = corpus
-        self._url = url
+        self._url = url and f"{url.rstrip('/').removesuffix('/retrieve')}/retrieve"
         self._client: httpx.Client | None = None
         self._max_results = max_results
         self.index = index
@@ -85,7 +84,7 @@ class WikiSearch(BaseTool):
     def execute(self, params: dict[str, Any]) -> ToolReturn:
         """Search, and return the passages as data and as numbered text."""
         query, limit = str(params["query"]), int(params.get("max_results", self._max_results))
-        found = self._ask(query, limit) if self._url is not None else self._search(query, limit)
+        found = self._ask(self._url, query, limit) if self._url else self._search(query, limit)
         lines = [f"[{rank}] {hit['title']}\n{hit['text']}" for rank, hit in enumerate(found, start=1)]
         return {"status": "success", "data": found, "text": "\n\n".join(lines) or f"No passage found for {query!r}."}
 
@@ -103,13 +102,13 @@ class WikiSearch(BaseTool):
             for hit in self.index.search(query, limit)
         ]
 
-    def _ask(self, query: str, limit: int) -> list[dict[str, Any]]:
+    def _ask(self, url: str, query: str, limit: int) -> list[dict[str, Any]]:
         if self._client is None:
             self.open()
-        assert self._client is not None and self._url is not None
+        assert self._client is not None
         body = {"queries": [query], "topk": limit, "return_scores": True}
         try:
-            response = self._client.post(f"{self._url.rstrip('/')}/retrieve", json=body)
+            response = self._client.post(url, json=body)
             response.raise_for_status()
             return _read_answer(response.json(), limit)
         except httpx.TimeoutException:

@@ -12,7 +12,6 @@ from agentr1_tools.formats.tagged import (
     OPEN,
     parse_tagged,
     render_responses,
-    signature,
 )
 from agentr1_tools.result import ToolResult
 
@@ -28,7 +27,7 @@ class CallFormat:
 
     def instructions(self, schemas: Sequence[dict[str, Any]]) -> str:
         """One line a tool: its signature and what it does."""
-        tools = "\n".join(f"- {signature(schema)}: {schema['function']['description']}" for schema in schemas)
+        tools = "\n".join(f"- {_signature(schema)}: {schema['function']['description']}" for schema in schemas)
         return (
             f"You can use these tools:\n{tools}\n\n"
             f'To use one, write {OPEN}name("text", key=value){CLOSE}; '
@@ -53,3 +52,15 @@ class CallFormat:
 def _read(text: str, position: int) -> tuple[ToolCall, int]:
     name, positional, named, end = read_call(text, position)
     return ToolCall(name, named, positional=positional), end
+
+
+def _signature(schema: dict[str, Any]) -> str:
+    """`name(first, second=default)` of an OpenAI function schema."""
+    function = schema["function"]
+    required = set(function["parameters"].get("required", []))
+    properties: dict[str, dict[str, Any]] = function["parameters"].get("properties", {})
+    parts = [
+        name if name in required else f"{name}={write_value(details.get('default'))}"
+        for name, details in properties.items()
+    ]
+    return f"{function['name']}({', '.join(parts)})"

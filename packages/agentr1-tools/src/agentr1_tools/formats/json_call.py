@@ -1,4 +1,4 @@
-"""Reader of `{"name": ..., "arguments": {...}}` from a position in a text, with an error for each way it is written wrongly."""
+"""Reader of `{"name": ..., "arguments": {...}}` from a position in a text; every fault has an error of its own."""
 
 import json
 from typing import Any, cast
@@ -17,7 +17,7 @@ _JSON = json.JSONDecoder(strict=False, parse_constant=_refuse_constant)
 def read_json_call(text: str, position: int) -> tuple[str, dict[str, Any], str, int]:
     """Read `{"name": ..., "arguments": {...}}` at `position`. Returns name, arguments, id and the end."""
     try:
-        value, end = cast(tuple[Any, int], _JSON.raw_decode(text, position))
+        value, end = _JSON.raw_decode(text, position)
     except json.JSONDecodeError as error:
         raise LiteralError(f"broken JSON: {error.msg}", error.pos) from None
     except RecursionError:

@@ -1,8 +1,8 @@
 """Reader of `name("positional", key=value)`: a call with literal arguments, as Python or JSON spells them.
 
-It reads from a position and says where the call ended, so a tag inside a string is only text. It evaluates nothing, its
-depth is bounded, and it gives up at the first character that no literal can hold, which keeps a scan of many broken calls
-linear.
+It reads from a position and says where the call ended, so a tag inside a string is only text. It evaluates nothing,
+its depth is bounded, and it gives up at the first character that no literal can hold, which keeps a scan of many broken
+calls linear.
 """
 
 import json

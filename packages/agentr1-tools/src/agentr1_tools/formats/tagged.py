@@ -1,12 +1,12 @@
 """The scan both tag formats share: thinking, `<tool_call>` tags and the text around them, in one pass.
 
-What stands inside a tag is read by a reader that knows strings, so a tag inside a string is only text. A call that cannot
-be read becomes an error, and the scan goes on behind it. Time is linear in the text, and the text is bounded first.
+What stands inside a tag is read by a reader that knows strings, so a tag inside a string is only text. A call that
+cannot be read becomes an error, and the scan goes on behind it. Time is linear in the text, and the text is bounded
+first.
 """
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from agentr1_tools.calls import CallError, ParsedResponse, ToolCall
 from agentr1_tools.errors import ErrorCode
@@ -112,15 +112,3 @@ def render_responses(results: Sequence[tuple[str, ToolResult]]) -> str:
     """`<tool_response>` for each result, in order. A closing tag inside a result is defused."""
     texts = (result.text.replace("</tool_response>", "<\\/tool_response>") for _, result in results)
     return "\n".join(f"<tool_response>\n{text}\n</tool_response>" for text in texts)
-
-
-def signature(schema: dict[str, Any]) -> str:
-    """`name(first, second=default)` of an OpenAI function schema, for instructions."""
-    function = schema["function"]
-    parameters = function["parameters"]
-    required = set(parameters.get("required", []))
-    parts = [
-        name if name in required else f"{name}={details.get('default')!r}" if isinstance(details, dict) else name
-        for name, details in parameters.get("properties", {}).items()
-    ]
-    return f"{function['name']}({', '.join(parts)})"

@@ -1,7 +1,8 @@
-"""The nursery: a clean, single-threaded process that forks workers, so that a worker never comes out of a process with
-threads, GPUs or open connections, and starting one again after a kill takes milliseconds instead of an interpreter start.
+"""The nursery: a clean, single-threaded process that forks workers.
 
-One serves all tool boxes of a process; it ends when the last of them closes, or when its parent is gone.
+So a worker never comes out of a process with threads, GPUs or open connections, and starting one again after a kill
+takes milliseconds, not an interpreter start. One nursery serves all tool boxes of a process; it ends when the last of
+them closes, or when its parent is gone.
 """
 
 import contextlib

@@ -1,11 +1,15 @@
-"""ProcessRunner: the parent's side of worker processes. Workers are started before the calls, used again and again, and
-killed with everything below them when a call passes its limit."""
+"""ProcessRunner: the parent's side of worker processes.
+
+Workers are started before the calls, used again and again, and killed with everything below them when a call passes its
+limit.
+"""
 
 import contextlib
 import os
 import pickle
 import socket
 import threading
+import weakref
 from typing import Any
 
 from agentr1_tools.base import BaseTool
@@ -71,6 +75,10 @@ class Worker:
                 self._channel.receive(1.0)
         self.kill()
 
+    def abandon(self) -> None:
+        """Drop the handle; the process goes on."""
+        self._channel.close()
+
     def _reap(self) -> None:
         if self._own_child:
             with contextlib.suppress(ChildProcessError):
@@ -88,6 +96,7 @@ class ProcessRunner:
         self._free = threading.Condition()
         self._closed = True
         self._pickled = _pickled(tool)
+        _living.add(self)
 
     def open(self) -> None:
         """Start the first worker and wait for the tool's `open()`. Raises ToolOpenError."""
@@ -143,11 +152,14 @@ class ProcessRunner:
         shared.release()
 
     def forget(self) -> None:
-        """Drop the handles in a forked child: the workers belong to the parent."""
+        """In a forked child: the workers belong to the parent, and the next call starts another."""
+        for worker in {*self._idle, *self._busy}:
+            worker.abandon()
         self._idle.clear()
         self._busy.clear()
         self._free = threading.Condition()
-        self._closed = True
+        if not self._closed:
+            shared.acquire()
 
     def _take(self) -> Worker | None:
         with self._free:
@@ -201,6 +213,17 @@ class ProcessRunner:
             if pid == 0:
                 enter(theirs.fileno(), self._tool)
             return Worker(pid, Channel(ours), own_child=True)
+
+
+_living: weakref.WeakSet[ProcessRunner] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for runner in list(_living):
+        runner.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def _pickled(tool: BaseTool) -> bytes | None:
