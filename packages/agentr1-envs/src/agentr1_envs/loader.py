@@ -100,15 +100,15 @@ def find_file(dataset: Dataset, split: str, data: str | os.PathLike[str] | None)
         place = Path(data).expanduser()
         if place.is_file():
             return place.resolve()
-        return _in_folder(dataset, split, place) or _missing(dataset, split, place, f"data={str(data)!r}")
+        return in_folder(dataset, split, place) or _missing(dataset, split, place, f"data={str(data)!r}")
     if configured := os.environ.get(ENVIRONMENT_VARIABLE):
         place = Path(configured).expanduser()
         if not place.is_dir():
             _missing(dataset, split, place, f"{ENVIRONMENT_VARIABLE}={configured!r}")
         if (place / dataset.name).is_dir():
-            found = _in_folder(dataset, split, place / dataset.name)
+            found = in_folder(dataset, split, place / dataset.name)
             return found or _missing(dataset, split, place / dataset.name, f"{ENVIRONMENT_VARIABLE}={configured!r}")
-    return _in_folder(dataset, split, user_folder() / dataset.name)
+    return in_folder(dataset, split, user_folder() / dataset.name)
 
 
 def read_tasks(
@@ -162,7 +162,8 @@ def _load_once(dataset: Dataset, split: str, path: Path, on_bad_row: OnBadRow, c
     )
 
 
-def _in_folder(dataset: Dataset, split: str, folder: Path) -> Path | None:
+def in_folder(dataset: Dataset, split: str, folder: Path) -> Path | None:
+    """The file of a split in a folder, or in the folder of the dataset's name inside it; None without one."""
     names = [f"{split}{suffix}" for suffix in SUFFIXES]
     names += [name for of_split, name in dataset.official if of_split == split]
     for place in (folder / dataset.name, folder):

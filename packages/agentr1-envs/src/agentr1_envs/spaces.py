@@ -173,6 +173,6 @@ for _space in (Text, Messages):
     for _function, _implementation in (
         (cast("Any", vector_utils).create_shared_memory, _no_shared_memory),
         (cast("Any", vector_utils).batch_differing_spaces, _batch_differing),
-        (is_space_dtype_shape_equiv, _same_kind),
+        (cast("Any", is_space_dtype_shape_equiv), _same_kind),
     ):
         _function.register(_space, _implementation)

@@ -38,6 +38,8 @@ from agentr1_envs.scoring import Score, score_text
 from agentr1_envs.tasks import Task, TaskSet
 from agentr1_envs.tool_settings import ToolSettings, read_settings
 
+__all__ = ["EnvTool", "ToolCall", "ToolEnv", "ToolSpec"]
+
 ToolSpec = str | Mapping[str, Any] | BaseTool
 """A tool by name, by ``{"name": ..., **config}``, or as it is."""
 
@@ -157,11 +159,15 @@ class ToolEnv(AgentEnv):
         """Tools that the environment answers itself; none by default."""
         return []
 
+    def expert_queries(self, task: Task) -> tuple[str, ...]:
+        """What the scripted expert asks the first tool, in order: the task's plan."""
+        return task.plan
+
     def expert_calls(self, task: Task) -> list[ToolCall]:
-        """The calls of the scripted expert: the task's plan, given to the first argument of the first tool."""
+        """The calls of the scripted expert: its queries, given to the first argument of the first tool."""
         function = self.tool_schemas[0]["function"]
         arguments: list[str] = function["parameters"].get("required") or list(function["parameters"]["properties"])
-        return [ToolCall(function["name"], {arguments[0]: item}) for item in task.plan]
+        return [ToolCall(function["name"], {arguments[0]: item}) for item in self.expert_queries(task)]
 
     def demonstration(self) -> list[str]:
         """One call a response, then the answer; a plan with more calls than steps puts several in a response."""

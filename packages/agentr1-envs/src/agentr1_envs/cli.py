@@ -1,0 +1,137 @@
+"""`agentr1-envs`: list the environments, play one, prepare or download their data. Thin: the work is elsewhere."""
+
+import inspect
+import json
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import gymnasium
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from agentr1_envs.datasets import DATASETS, find_dataset
+from agentr1_envs.download import download as fetch
+from agentr1_envs.errors import EnvsError, SettingError, did_you_mean
+from agentr1_envs.loader import BUNDLED, OnBadRow, find_file, user_folder
+from agentr1_envs.play import play as play_episode
+from agentr1_envs.prepare import Prepared, find_sources
+from agentr1_envs.prepare import prepare as write_files
+from agentr1_envs.registration import ENTRY_POINTS, register_envs
+
+_OUT = Console()
+_ERRORS = Console(stderr=True)
+
+
+def list_envs() -> None:
+    """Show the environments and where their data would come from."""
+    table = Table("id", "what it is")
+    for env_id, entry_point in ENTRY_POINTS.items():
+        module, function = entry_point.split(":")
+        summary = (inspect.getdoc(getattr(import_module(module), function)) or "").splitlines()[0]
+        table.add_row(env_id, summary)
+    _OUT.print(table)
+    places = Table("task", "split", "data")
+    for dataset in DATASETS.values():
+        for split in dataset.splits:
+            places.add_row(dataset.name, split, str(find_file(dataset, split, None) or f"{BUNDLED} sample"))
+    _OUT.print(places)
+
+
+def play(
+    env_id: Annotated[str, tyro.conf.Positional],
+    /,
+    seed: int | None = None,
+    task_id: str | None = None,
+    set: tuple[str, ...] = (),
+) -> None:
+    """Play an environment in the terminal; responses are read from standard input, one a line.
+
+    Args:
+        env_id: A registered id, such as agentr1/GSM8K-v0.
+        seed: Seed of the episode.
+        task_id: Play this task.
+        set: Arguments of the environment, as name=value (the value is JSON, or else text).
+    """
+    register_envs()
+    if ":" not in env_id and env_id not in gymnasium.registry:
+        ours = ", ".join(ENTRY_POINTS)
+        raise SettingError(
+            f"{env_id!r} is no registered environment; here are: {ours}.{did_you_mean(env_id, ENTRY_POINTS)}"
+        )
+    env = gymnasium.make(env_id, **dict(_setting(item) for item in set))
+    try:
+        play_episode(env, sys.stdin, _OUT, seed=seed, task_id=task_id)
+    finally:
+        env.close()
+
+
+def prepare(
+    task: Annotated[str, tyro.conf.Positional],
+    /,
+    source: Path,
+    out: Path | None = None,
+    split: str | None = None,
+    corpus: Path | None = None,
+    on_bad_row: OnBadRow = "refuse",
+) -> None:
+    """Turn official files into the parquet files (and corpus) the environments read.
+
+    Args:
+        task: gsm8k or hotpotqa.
+        source: An official file (jsonl, json or parquet), or a folder of them.
+        out: Folder to write to; by default the user's data folder, where the environments look.
+        split: Only this split; needed for a file whose name does not tell it.
+        corpus: A corpus to bring along; by default it is gathered from the paragraphs of the questions.
+        on_bad_row: Refuse files with bad rows, or skip those rows and say which.
+    """
+    dataset = find_dataset(task)
+    sources = find_sources(dataset, source.expanduser(), split)
+    place = (out or user_folder() / task).expanduser()
+    _report(*write_files(dataset, sources, place, corpus=corpus, on_bad_row=on_bad_row), place)
+
+
+def download(task: Annotated[str, tyro.conf.Positional], /, out: Path | None = None, split: str | None = None) -> None:
+    """Fetch the official files of a task from the Hugging Face hub and prepare them.
+
+    Args:
+        task: gsm8k or hotpotqa.
+        out: Folder to write to; by default the user's data folder, where the environments look.
+        split: Only this split.
+    """
+    place = (out or user_folder() / task).expanduser()
+    _report(*fetch(find_dataset(task), place, split), place)
+
+
+def main() -> None:
+    """Entry point of the console script; a known error is one line and exit code 2."""
+    commands: dict[str, Any] = {"list": list_envs, "play": play, "prepare": prepare, "download": download}
+    try:
+        tyro.extras.subcommand_cli_from_dict(commands, prog="agentr1-envs", description=__doc__)
+    except (EnvsError, gymnasium.error.Error) as error:
+        _ERRORS.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
+        sys.exit(2)
+
+
+def _report(written: list[Prepared], passages: int, place: Path) -> None:
+    for part in written:
+        _OUT.print(f"{part.path}: {part.tasks} tasks", soft_wrap=True)
+        if part.empty_gold:
+            _OUT.print(f"  {part.empty_gold} gold answers normalise to nothing; they stay valid items")
+        for line in part.skipped:
+            _OUT.print(f"  skipped: {line}", markup=False, soft_wrap=True)
+    if passages:
+        folder = place.parent if place.suffix == ".parquet" else place
+        _OUT.print(f"{folder / 'corpus.jsonl'}: {passages} passages", soft_wrap=True)
+
+
+def _setting(item: str) -> tuple[str, Any]:
+    name, sign, value = item.partition("=")
+    if not sign:
+        raise SettingError(f"--set {item!r}: needs name=value.")
+    try:
+        return name, json.loads(value)
+    except json.JSONDecodeError:
+        return name, value

@@ -1,0 +1,58 @@
+"""Fetch the official files from the Hugging Face hub, and prepare them. Needs a network and `huggingface_hub`."""
+
+from fnmatch import fnmatch
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from agentr1_envs.errors import DependencyMissingError, DownloadError
+from agentr1_envs.loader import Dataset
+from agentr1_envs.prepare import Prepared, prepare
+
+INSTALL = 'pip install "agentr1-envs[download]"'
+
+
+def download(dataset: Dataset, out: Path, split: str | None = None) -> tuple[list[Prepared], int]:
+    """Fetch a dataset's official files and write them to `out` as `prepare` does.
+
+    Args:
+        dataset: what to fetch.
+        out: a folder.
+        split: only this split; None fetches all.
+
+    Returns:
+        What was written, and how many passages the corpus has.
+
+    Raises:
+        DependencyMissingError: `huggingface_hub` is not installed. DownloadError: no network, or the hub refuses.
+    """
+    hub = _hub()
+    sources: dict[str, list[Path]] = {}
+    try:
+        names: list[str] = hub.list_repo_files(dataset.hub.repository, repo_type="dataset")
+        for of_split, pattern in dataset.hub.files:
+            if split is not None and of_split != split:
+                continue
+            chosen = sorted(name for name in names if fnmatch(name, pattern))
+            if not chosen:
+                raise DownloadError(f"{dataset.hub.repository} holds no file {pattern}; its layout has changed.")
+            sources[of_split] = [
+                Path(hub.hf_hub_download(dataset.hub.repository, name, repo_type="dataset")) for name in chosen
+            ]
+    except DownloadError:
+        raise
+    except Exception as error:  # the hub raises its own, httpx's and the system's errors; all mean the same here
+        first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DownloadError(
+            f"Could not fetch {dataset.hub.repository}: {first_line} Check the network and try again; or bring the "
+            f"official files and run `agentr1-envs prepare {dataset.name} --source PATH --out {out}`; or play the bundled "
+            "sample, which needs no download."
+        ) from error
+    return prepare(dataset, sources, out)
+
+
+def _hub() -> Any:
+    try:
+        return import_module("huggingface_hub")
+    except ImportError as error:
+        raise DependencyMissingError(f"Downloading needs huggingface_hub, which is not installed: {INSTALL}") from error

@@ -1,0 +1,233 @@
+"""HotpotQA: questions that need two articles, with a search tool, in the ReAct style, or with paragraphs at hand."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
+from agentr1_envs.corpus import Corpus, check_corpus_path, open_corpus
+from agentr1_envs.datasets import HOTPOTQA
+from agentr1_envs.errors import DataNotFoundError, SettingError, require_choice
+from agentr1_envs.hotpotqa_data import react_subset
+from agentr1_envs.hotpotqa_react import HotpotQAReactEnv
+from agentr1_envs.loader import OnBadRow, find_file, load_tasks
+from agentr1_envs.prompts import answer_system, check_style
+from agentr1_envs.scorers import answer_in_tag
+from agentr1_envs.scoring import TEXT_REWARDS, TEXT_SCORES, Score, TextReward, score_text
+from agentr1_envs.tasks import Passage, Task, TaskSet
+from agentr1_envs.tool_env import ToolEnv, ToolSpec
+
+MODES = ("tools", "react", "context")
+SUBSETS = ("all", "react500")
+
+_ROLE = "You answer a question that needs facts from more than one article."
+
+
+def hotpotqa(
+    mode: str = "tools",
+    *,
+    split: str = "train",
+    data: str | os.PathLike[str] | None = None,
+    corpus: str | os.PathLike[str] | None = None,
+    retriever: str | None = None,
+    max_results: int | None = None,
+    subset: str = "all",
+    reward: TextReward = "em",
+    on_bad_row: OnBadRow = "refuse",
+    **settings: Any,
+) -> AgentEnv:
+    """Questions whose answer needs two articles.
+
+    ## Description
+    Without data of your own the questions are about a small invented world that comes with the package: 154 linked
+    articles, 450 questions to train on and 102 to test on. ``agentr1-envs download hotpotqa`` fetches the official
+    questions and makes a corpus of their paragraphs.
+
+    Modes: "tools" (a `ToolEnv` with `wiki_search`), "react" (search, lookup, finish and think in square brackets) and
+    "context" (the question comes with its ten paragraphs, and one response answers it).
+
+    ## Action Space
+    `Text`: the model's whole response. "tools": calls, then the answer in ``<answer>``. "react": an action such as
+    ``search[Ada Lovelace]``, alone or behind "Action:". "context": the answer in ``<answer>``.
+
+    ## Observation Space
+    `Text`: the question (in "context" with its paragraphs), then what the tools or actions gave; `Messages` with
+    ``observation="messages"``.
+
+    ## Rewards
+    Exact match with a gold answer after HotpotQA's normalisation (`reward="em"`), or F1 (`reward="f1"`), in
+    ``reward/task``; `info` has `em`, `f1`, `precision` and `recall`, and `hops_found`, the number of gold supporting
+    articles found so far. In "tools", `ToolSettings` sets what calls, hops and format pay; nothing by default.
+
+    ## Starting State
+    A question of the split, drawn by the seed or named by ``options={"task_id": ...}``.
+
+    ## Episode End
+    Terminated by the answer (in "react" by ``finish[...]``), or in "tools" by three steps in a row with invalid calls
+    only; truncated after `max_steps` (8 in "tools", 7 in "react").
+
+    ## Arguments
+    * `mode`: "tools", "react" or "context".
+    * `split`: "train" or "dev" (the test set has no answers).
+    * `data`: a file, a folder, or "bundled"; None looks in AGENTR1_DATA, then the user's data folder, then takes the
+      bundled questions.
+    * `corpus`: a jsonl file of ``{"title", "sentences"}`` lines; None takes the ``corpus.jsonl`` beside the data.
+    * `retriever`: in "tools", the address of an HTTP retriever to use instead of a corpus.
+    * `max_results`: in "tools", passages a search returns, by default 5.
+    * `subset`: "all", or "react500" for the 500 dev questions ReAct evaluates on.
+    * `reward`: "em" or "f1".
+    * `on_bad_row`: "refuse" or "skip".
+    * `observation`, `history`, `render_mode`: as for `AgentEnv`.
+    * "tools": every field of `ToolSettings`. "react": `max_steps`, `system`. "context": `system`.
+
+    ## Version History
+    v0: first version.
+    """
+    require_choice("mode", mode, MODES)
+    require_choice("reward", reward, TEXT_REWARDS)
+    for name, value in (("retriever", retriever), ("max_results", max_results)):
+        if value is not None and mode != "tools":
+            raise SettingError(f"{name}={value!r} belongs to mode='tools'; it has no effect with mode={mode!r}.")
+    if retriever is not None and corpus is not None:
+        raise SettingError("Give corpus= or retriever=, not both: the search asks one of them.")
+    tasks = _Source(split, data, corpus, subset, on_bad_row)
+    if mode == "react":
+        return HotpotQAReactEnv(tasks, tasks.open_corpus, reward, **settings)
+    if mode == "context":
+        return HotpotQAContextEnv(tasks, reward, **settings)
+    return HotpotQAToolEnv(tasks, reward, retriever, 5 if max_results is None else max_results, **settings)
+
+
+class HotpotQAToolEnv(ToolEnv):
+    """Questions with a search tool; see `hotpotqa`."""
+
+    extra_info: ClassVar[Mapping[str, InfoValue]] = {**ToolEnv.extra_info, **TEXT_SCORES}
+    role = f"{_ROLE} Search for the articles one after another, then answer with a name, a number, yes or no."
+
+    def __init__(
+        self, tasks: "_Source", reward: TextReward, retriever: str | None, max_results: int, **settings: Any
+    ) -> None:
+        super().__init__((), tasks, **settings)
+        self._source = tasks
+        self._reward: TextReward = reward
+        self._retriever, self._max_results = retriever, max_results
+
+    def tool_specs(self) -> Sequence[ToolSpec]:
+        """`wiki_search` over the corpus or the retriever."""
+        place = {"url": self._retriever} if self._retriever else {"corpus": self._source.corpus_path()}
+        return ({"name": "wiki_search", "max_results": self._max_results, **place},)
+
+    def score(self, task: Task, response: str, prediction: str | None) -> Score:
+        """Exact match and F1."""
+        return score_text(task, response if prediction is None else prediction, self._reward)
+
+    def expert_queries(self, task: Task) -> tuple[str, ...]:
+        """One search for each gold article: the data's own queries, or else their titles."""
+        return task.plan or task.supporting_titles
+
+
+class HotpotQAContextEnv(AgentEnv):
+    """Questions with their paragraphs, answered in one response; see `hotpotqa`."""
+
+    extra_info: ClassVar[Mapping[str, InfoValue]] = {**TEXT_SCORES, "prediction": ""}
+
+    def __init__(
+        self,
+        tasks: "_Source",
+        reward: TextReward,
+        *,
+        system: str = "full",
+        observation: ObservationKind = "text",
+        render_mode: str | None = None,
+    ) -> None:
+        super().__init__(tasks, observation=observation, render_mode=render_mode)
+        self._source, self._system = tasks, check_style(system)
+        self._reward: TextReward = reward
+
+    @property
+    def system_prompt(self) -> str:
+        """Text for the system role."""
+        return answer_system(self._system, f"{_ROLE} The articles come with it.")
+
+    @property
+    def stop(self) -> list[str]:
+        """The end of the answer."""
+        return ["</answer>"]
+
+    def demonstration(self) -> list[str]:
+        """The gold answer."""
+        return [f"<answer>{self.task.answers[0]}</answer>"]
+
+    def begin(self, task: Task) -> str:
+        """The paragraphs in the data's order, then the question."""
+        passages = task.context or self._source.paragraphs(task)
+        blocks = [f"{passage.title}\n{passage.text}" for passage in passages]
+        return "\n\n".join([*blocks, f"Question: {task.question}"])
+
+    def advance(self, action: str) -> Turn:
+        """Score the response."""
+        prediction = answer_in_tag(action)
+        said = action.strip() if prediction is None else prediction
+        score = score_text(self.task, said, self._reward)
+        info: dict[str, InfoValue] = {**score.info, "prediction": said}
+        return Turn(ANSWERED, {"task": score.reward}, "answer", score.success, info)
+
+
+class _Source:
+    """Loads the tasks when first called, and finds their corpus; a named place that is not there is told at once."""
+
+    def __init__(
+        self,
+        split: str,
+        data: str | os.PathLike[str] | None,
+        corpus: str | os.PathLike[str] | None,
+        subset: str,
+        on_bad_row: OnBadRow,
+    ) -> None:
+        require_choice("split", split, HOTPOTQA.splits)
+        require_choice("subset", subset, SUBSETS)
+        find_file(HOTPOTQA, split, data)
+        self._corpus = None if corpus is None else str(check_corpus_path(corpus))
+        self._split, self._data, self._subset = split, data, subset
+        self._on_bad_row: OnBadRow = on_bad_row
+
+    def __call__(self) -> TaskSet:
+        tasks = load_tasks(HOTPOTQA, self._split, self._data, self._on_bad_row)
+        return react_subset(tasks) if self._subset == "react500" else tasks
+
+    def corpus_path(self) -> str:
+        """The corpus given, or the one beside the data.
+
+        Raises:
+            DataNotFoundError: there is none.
+        """
+        tasks = load_tasks(HOTPOTQA, self._split, self._data, self._on_bad_row)
+        path = self._corpus or tasks.corpus
+        if not path:
+            raise DataNotFoundError(
+                f"{tasks.source} has no corpus.jsonl beside it. Pass corpus=PATH (a jsonl file of "
+                '{"title", "sentences"} lines), or make both with '
+                "`agentr1-envs prepare hotpotqa --source PATH --out PATH`."
+            )
+        return path
+
+    def open_corpus(self) -> Corpus:
+        """The corpus, opened once a process."""
+        return open_corpus(self.corpus_path())
+
+    def paragraphs(self, task: Task) -> tuple[Passage, ...]:
+        """The paragraphs of a question whose row only names them.
+
+        Raises:
+            DataNotFoundError: the row names none, or the corpus lacks one.
+        """
+        if not task.context_titles:
+            raise DataNotFoundError(
+                f"Task {task.task_id!r} comes without paragraphs, which mode='context' shows; use data with a "
+                "'context' field, or mode='tools'."
+            )
+        corpus = self.open_corpus()
+        found = [(title, corpus.find(title)) for title in task.context_titles]
+        if missing := [title for title, passage in found if passage is None]:
+            raise DataNotFoundError(f"Task {task.task_id!r}: the corpus {corpus.source} lacks {missing}.")
+        return tuple(passage for _, passage in found if passage is not None)
