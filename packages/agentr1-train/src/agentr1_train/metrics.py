@@ -78,7 +78,7 @@ METRICS: dict[str, str] = {
     "mismatch/clipped_fraction": "fraction of tokens whose importance weight was truncated or masked",
     "supervised/loss": "mean negative log-probability of a demonstrated token, nats",
     "supervised/tokens": "demonstrated tokens of the batch",
-    "supervised/accuracy": "fraction of demonstrated tokens that are the likeliest",
+    "supervised/failed": "demonstrations that could not be played",
     "supervised/grad_norm": "norm of the gradient before clipping",
     "supervised/lr": "learning rate",
     "eval/<name>": "of an evaluation: success, return, steps, pass@k, reward/<part>, and the environment's numbers",
@@ -101,7 +101,7 @@ _MEAN_OVER: dict[str, str] = {
         "policy/tokens",
     ),
     **dict.fromkeys(("critic/clip_fraction", "critic/value_mean"), "critic/steps"),
-    **dict.fromkeys(("supervised/loss", "supervised/accuracy"), "supervised/tokens"),
+    "supervised/loss": "supervised/tokens",
 }
 """Sums that ``finish`` divides, and the count it divides them by."""
 
@@ -132,7 +132,7 @@ def merge(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def finish(sums: Mapping[str, Any]) -> dict[str, float]:
-    """Turn the merged sums of one optimizer step into metrics: means are divided by their counts, if those are not 0."""
+    """Turn the merged sums of an optimizer step into metrics: means are divided by their counts, unless those are 0."""
     metrics = {}
     for name, value in sums.items():
         count = float(sums[_MEAN_OVER[name]]) if name in _MEAN_OVER else 1.0
