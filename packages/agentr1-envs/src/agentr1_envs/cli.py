@@ -61,7 +61,7 @@ def play(
         raise SettingError(
             f"{env_id!r} is no registered environment; here are: {ours}.{did_you_mean(env_id, ENTRY_POINTS)}"
         )
-    env = gymnasium.make(env_id, **dict(_setting(item) for item in set))
+    env: gymnasium.Env[Any, Any] = gymnasium.make(env_id, **dict(_setting(item) for item in set))
     try:
         play_episode(env, sys.stdin, _OUT, seed=seed, task_id=task_id)
     finally:

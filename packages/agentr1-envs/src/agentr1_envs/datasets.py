@@ -23,10 +23,7 @@ GSM8K = Dataset(
     read=read_gsm8k,
     bundled=_bundled_gsm8k,
     official=(),
-    hub=HubFiles(
-        "openai/gsm8k",
-        (("train", "main/train-00000-of-00001.parquet"), ("test", "main/test-00000-of-00001.parquet")),
-    ),
+    hub=HubFiles("openai/gsm8k", (("train", "main/train-*.parquet"), ("test", "main/test-*.parquet"))),
     ability="math",
     data_source="openai/gsm8k",
 )
@@ -47,11 +44,7 @@ HOTPOTQA = Dataset(
     ),
     hub=HubFiles(
         "hotpotqa/hotpot_qa",
-        (
-            ("train", "distractor/train-00000-of-00002.parquet"),
-            ("train", "distractor/train-00001-of-00002.parquet"),
-            ("dev", "distractor/validation-00000-of-00001.parquet"),
-        ),
+        (("train", "distractor/train-*.parquet"), ("dev", "distractor/validation-*.parquet")),
     ),
     ability="multi-hop question answering",
     data_source="hotpotqa/hotpot_qa",

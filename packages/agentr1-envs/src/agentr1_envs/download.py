@@ -3,7 +3,10 @@
 from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
+from socket import getaddrinfo
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from agentr1_envs.errors import DependencyMissingError, DownloadError
 from agentr1_envs.loader import Dataset
@@ -29,6 +32,7 @@ def download(dataset: Dataset, out: Path, split: str | None = None) -> tuple[lis
     hub = _hub()
     sources: dict[str, list[Path]] = {}
     try:
+        _check_network(hub.constants.ENDPOINT)
         names: list[str] = hub.list_repo_files(dataset.hub.repository, repo_type="dataset")
         for of_split, pattern in dataset.hub.files:
             if split is not None and of_split != split:
@@ -42,13 +46,20 @@ def download(dataset: Dataset, out: Path, split: str | None = None) -> tuple[lis
     except DownloadError:
         raise
     except Exception as error:  # the hub raises its own, httpx's and the system's errors; all mean the same here
-        first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        first_line = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise DownloadError(
-            f"Could not fetch {dataset.hub.repository}: {first_line} Check the network and try again; or bring the "
-            f"official files and run `agentr1-envs prepare {dataset.name} --source PATH --out {out}`; or play the bundled "
-            "sample, which needs no download."
+            f"Could not fetch {dataset.hub.repository}: {first_line}. Check the network and try again; or bring the "
+            f"official files and run `agentr1-envs prepare {dataset.name} --source PATH --out {out}`; or play the "
+            "bundled sample, which needs no download."
         ) from error
     return prepare(dataset, sources, out)
+
+
+def _check_network(endpoint: str) -> None:
+    """Fail at once where the hub's name cannot be resolved; its client would try again for half a minute."""
+    host = urlsplit(endpoint).hostname
+    if host and not getproxies():
+        getaddrinfo(host, 443)
 
 
 def _hub() -> Any:

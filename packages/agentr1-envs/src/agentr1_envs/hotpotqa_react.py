@@ -52,7 +52,8 @@ class HotpotQAReactEnv(AgentEnv):
         render_mode: str | None = None,
     ) -> None:
         super().__init__(tasks, max_steps=max_steps, observation=observation, history=history, render_mode=render_mode)
-        self._open_corpus, self._reward, self._system = corpus, reward, check_style(system)
+        self._open_corpus, self._system = corpus, check_style(system)
+        self._reward: TextReward = reward
         self._page: Passage | None = None
         self._keyword = ""
         self._hits: list[str] = []
@@ -130,9 +131,8 @@ def read_action(response: str) -> tuple[str, str]:
     """
     text = response.strip()
     label = _LABEL.search(text)
-    candidates = (
-        [text[label.end() :].split("\n", 1)[0], text[label.end() :]] if label else [text, text.rsplit("\n", 1)[-1]]
-    )
+    behind = text[label.end() :] if label else text
+    candidates = [behind.split("\n", 1)[0], behind] if label else [text, text.rsplit("\n", 1)[-1]]
     for candidate in candidates:
         if found := _ACTION.fullmatch(candidate.strip()):
             return found.group(1).lower(), found.group(2).strip()

@@ -33,7 +33,7 @@ class HubFiles:
 
     repository: str
     files: tuple[tuple[str, str], ...]
-    """(split, file in the repository)."""
+    """(split, pattern of its parquet files in the repository)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,8 +58,8 @@ def find_sources(dataset: Dataset, source: Path, split: str | None) -> dict[str,
     if not found:
         official = ", ".join(name for _, name in dataset.official)
         raise DataNotFoundError(
-            f"--source {source}: holds no file of {dataset.name}; looked for {', '.join(wanted)} as .parquet, .jsonl or "
-            f".json{', and ' + official if official else ''}."
+            f"--source {source}: holds no file of {dataset.name}; looked for {', '.join(wanted)} as .parquet, .jsonl "
+            f"or .json{', and ' + official if official else ''}."
         )
     return {name: [path] for name, path in found.items()}
 

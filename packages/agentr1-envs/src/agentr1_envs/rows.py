@@ -42,7 +42,7 @@ class Row:
             DataRowError: it is missing with no default, or holds something else.
         """
         value = self.fields.get(field)
-        if value is None and default is not None:
+        if default is not None and (value is None or value == ""):
             return default
         if isinstance(value, int | float) and not isinstance(value, bool):
             return str(value)

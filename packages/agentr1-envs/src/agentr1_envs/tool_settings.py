@@ -69,7 +69,8 @@ def read_settings(given: dict[str, Any], **defaults: Any) -> ToolSettings:
     for name in given:
         if name not in known:
             raise SettingError(
-                f"{name}={given[name]!r}: there is no such setting; legal: {', '.join(known)}.{did_you_mean(name, known)}"
+                f"{name}={given[name]!r}: there is no such setting; legal: {', '.join(known)}."
+                f"{did_you_mean(name, known)}"
             )
     chosen = {**defaults, **given}
     if isinstance(chosen.get("process_reward_range"), list):  # as TOML and JSON write it

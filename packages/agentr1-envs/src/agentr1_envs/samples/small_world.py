@@ -46,6 +46,8 @@ _TRADES = ("glass", "rope", "clocks", "paper", "tea", "lamps", "boats", "wool")
 _PRODUCERS = ("Brothers", "& Daughter", "Works", "Company")
 _HONOURS = ("Harbour", "Meadow", "Beacon", "Chapel", "Granite", "Willow", "Summit", "Orchard")
 
+_ARTICLES = {"novelist": "a", "architect": "an", "merchant": "a"}
+
 
 @dataclass(frozen=True, slots=True)
 class _Person:
@@ -120,7 +122,7 @@ def _world() -> _World:
         _Made(f"{honour} School", rng.choice(_TOWNS), "", rng.randint(1700, 1780), "") for honour in _HONOURS
     )
     names = [f"{given} {family}" for given in _GIVEN for family in _FAMILY]
-    trades = ("novelist", "architect", "merchant")
+    trades = tuple(_ARTICLES)
     people = [
         _Person(name, trades[i % 3], rng.choice(_TOWNS), rng.randint(1795, 1890), rng.choice(schools).name)
         for i, name in enumerate(rng.sample(names, 60))
@@ -174,7 +176,7 @@ def _articles(world: _World) -> Iterator[Passage]:
         yield Passage(
             person.name,
             (
-                f"{person.name} was a {person.trade} from Ostrava Reach.",
+                f"{person.name} was {_ARTICLES[person.trade]} {person.trade} from Ostrava Reach.",
                 f" {person.name} was born in {person.born} in the town of {person.born_in}.",
                 f" As a child, {person.name} attended {person.school}.",
             ),
