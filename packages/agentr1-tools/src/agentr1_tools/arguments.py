@@ -9,6 +9,7 @@ from referencing import Registry
 
 from agentr1_tools.calls import ToolCall
 from agentr1_tools.errors import ErrorCode, InvalidToolError, ToolError, did_you_mean, listed
+from agentr1_tools.result import json_problem
 
 _MAX_PROBLEMS = 3
 
@@ -36,6 +37,8 @@ class ArgumentChecker:
 
     def bind(self, call: ToolCall) -> dict[str, Any]:
         """The call's arguments by name. Raises ToolError(INVALID_ARGUMENT) for too many values or one given twice."""
+        if not isinstance(cast(object, call.arguments), dict):
+            raise self._error(f"the arguments are {call.arguments!r:.100}, not an object of name: value")
         if not call.positional:
             return call.arguments
         if len(call.positional) > len(self.properties):
@@ -50,10 +53,13 @@ class ArgumentChecker:
 
     def validate(self, arguments: dict[str, Any]) -> None:
         """Raise ToolError(INVALID_ARGUMENT) saying which argument is wrong and why."""
+        if problem := json_problem(arguments, "the arguments"):
+            raise self._error(problem)
         try:
             problems: list[_Problem] = sorted(self._validator.iter_errors(arguments), key=_position)
-        except RecursionError:
-            raise self._error("the arguments are nested too deeply") from None
+        except Exception as error:  # a pattern that is no regex, a reference that leads nowhere
+            message = f"{self.name}: the tool's own schema cannot be applied: {error}"
+            raise ToolError(ErrorCode.EXECUTION_ERROR, message) from error
         if problems:
             raise self._error("; ".join(self._describe(problem) for problem in problems[:_MAX_PROBLEMS]))
 

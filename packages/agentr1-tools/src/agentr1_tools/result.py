@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 from agentr1_tools.errors import ErrorCode, ToolError
 
 Status = Literal["success", "error"]
+_MAX_BITS = 14_000  # Python refuses to write whole numbers of more than 4,300 digits
 
 
 @dataclass(frozen=True)
@@ -76,8 +77,12 @@ def normalise(returned: object) -> ToolResult:
         return _invalid(f"status {result.status!r} does not go with error {result.error!r}")
     if not isinstance(cast(object, result.text), str):
         return _invalid(f"text is {type(result.text).__name__}, not str")
-    problem = json_problem(result.data) or json_problem(dict(result.metrics))
-    return _invalid(problem) if problem else result
+    problem = json_problem(result.data) or json_problem(dict(result.metrics), "metrics")
+    if problem:
+        return _invalid(problem)
+    if not result.text and result.data is not None:
+        return replace(result, text=render_data(result.data))
+    return result
 
 
 def _from_mapping(returned: Mapping[str, Any]) -> ToolResult:
@@ -106,8 +111,10 @@ def _invalid(problem: str) -> ToolResult:
 
 def json_problem(value: Any, path: str = "data", depth: int = 0) -> str | None:
     """Say why a value is not JSON (where, and what stands there), or None when it is."""
-    if value is None or isinstance(value, (str, bool, int)):
+    if value is None or isinstance(value, (str, bool)):
         return None
+    if isinstance(value, int):
+        return None if value.bit_length() <= _MAX_BITS else f"{path} is a whole number of more than {_MAX_BITS} bits"
     if isinstance(value, float):
         return None if math.isfinite(value) else f"{path} is {value}, which JSON cannot hold"
     if depth > 100:

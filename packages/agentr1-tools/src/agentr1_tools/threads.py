@@ -31,16 +31,15 @@ class DaemonPool:
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
-        self._idle = 0
+        self._unfinished = 0
 
     def submit(self, job: Callable[[], T]) -> "Future[T]":
-        """Run the job on some thread."""
+        """Run the job on some thread; beyond `limit` jobs at once it waits for one."""
         future: Future[T] = Future()
         with self._lock:
             self._jobs.put((job, future))
-            if self._idle > 0:
-                self._idle -= 1
-            elif self._threads < self._limit:
+            self._unfinished += 1
+            if self._threads < min(self._unfinished, self._limit):
                 self._threads += 1
                 threading.Thread(target=self._work, name=f"{self._name}-{self._threads}", daemon=True).start()
         return future
@@ -53,7 +52,6 @@ class DaemonPool:
                 with self._lock:
                     if self._jobs.empty():
                         self._threads -= 1
-                        self._idle = max(0, self._idle - 1)
                         return
                 continue
             if future.set_running_or_notify_cancel():
@@ -63,7 +61,7 @@ class DaemonPool:
                     future.set_exception(error)
             del job, future
             with self._lock:
-                self._idle += 1
+                self._unfinished -= 1
 
 
 class BackgroundLoop:

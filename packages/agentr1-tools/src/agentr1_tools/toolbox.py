@@ -114,7 +114,7 @@ class ToolBox:
         self._opened.open()
 
     def close(self) -> None:
-        """Close every tool and end every worker process. Calls that still run, or come later, end as CANCELLED."""
+        """Close every tool and end every worker process; calls there, and later ones, end as CANCELLED."""
         self._opened.close()
 
     def __enter__(self) -> Self:
@@ -139,7 +139,7 @@ class ToolBox:
 
     async def acall(self, call: ToolCall | CallError) -> ToolResult:
         """As `call`, without blocking the event loop."""
-        slot = self._slots.get(call.name) if isinstance(call, ToolCall) else None
+        slot = self._slots.get(str(call.name)) if isinstance(call, ToolCall) else None
         if slot is None or not isinstance(slot.runner, LoopRunner):
             return await asyncio.wrap_future(callers.submit(lambda: self.call(call)))
         admitted = self._admit(call)
@@ -176,10 +176,11 @@ class ToolBox:
         """Everything before the cache: the call may go on, or this is its result."""
         if isinstance(call, CallError):
             return self._refuse(call.code, call.message)
-        slot = self._slots.get(call.name)
+        name = str(call.name)
+        slot = self._slots.get(name)
         if slot is None:
-            hint = did_you_mean(call.name, self._slots)
-            return self._refuse(ErrorCode.UNKNOWN_TOOL, f"no tool {call.name!r}{hint} (tools: {listed(self._slots)})")
+            hint = did_you_mean(name, self._slots)
+            return self._refuse(ErrorCode.UNKNOWN_TOOL, f"no tool {name!r}{hint} (tools: {listed(self._slots)})")
         try:
             arguments = slot.checker.bind(call)
             slot.checker.validate(arguments)

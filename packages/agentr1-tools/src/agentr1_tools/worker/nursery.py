@@ -100,7 +100,10 @@ class _Shared:
                 self._nursery.close()
                 self._nursery = None
             if self._nursery is None:
-                self._nursery = Nursery()
+                try:
+                    self._nursery = Nursery()
+                except OSError as error:
+                    raise NurseryError(f"the nursery cannot start: {error}") from error
             return self._nursery
 
     def release(self) -> None:

@@ -18,9 +18,7 @@ from agentr1_tools.result import ToolResult
 from agentr1_tools.worker import processes
 from agentr1_tools.worker.channel import Channel, ChannelClosed
 from agentr1_tools.worker.nursery import NurseryError, shared
-from agentr1_tools.worker.serve import enter
-
-OPEN_SECONDS = 120.0
+from agentr1_tools.worker.serve import OPEN_SECONDS, enter
 
 
 def timeout_result(seconds: float) -> ToolResult:
@@ -102,14 +100,11 @@ class ProcessRunner:
         """Start the first worker and wait for the tool's `open()`. Raises ToolOpenError."""
         self._closed = False
         shared.acquire()
-        worker = self._start()
         try:
-            worker.wait_until_ready()
+            self._give_back(self._take())
         except ToolOpenError:
-            worker.kill()
             self.close()
             raise
-        self._idle.append(worker)
 
     def run(self, params: dict[str, Any]) -> ToolResult:
         """One call in a free worker; waiting for one is not on the clock of the call."""
@@ -117,9 +112,7 @@ class ProcessRunner:
         try:
             worker = self._take()
         except ToolOpenError as error:
-            return ToolResult.failure(ErrorCode.EXECUTION_ERROR, f"the tool could not be opened: {error}")
-        if worker is None:
-            return _closed()
+            return _closed() if self._closed else _not_opened(error)
         try:
             result = worker.call(params, limit)
         except TimeoutError:
@@ -161,11 +154,12 @@ class ProcessRunner:
         if not self._closed:
             shared.acquire()
 
-    def _take(self) -> Worker | None:
+    def _take(self) -> Worker:
+        """A worker that is ready. Raises ToolOpenError, also when the runner is closed."""
         with self._free:
             self._free.wait_for(lambda: self._closed or self._idle or len(self._busy) < self._limit)
             if self._closed:
-                return None
+                raise ToolOpenError("the tool box is closed")
             worker = self._idle.pop() if self._idle else self._start()
             self._busy.add(worker)
         try:
@@ -196,8 +190,9 @@ class ProcessRunner:
         self._drop(worker)
         with self._free:
             if not self._closed and not self._idle and len(self._busy) < self._limit:
-                self._idle.append(self._start())
-                self._free.notify()
+                with contextlib.suppress(ToolOpenError):  # then the next call tries, and reports it
+                    self._idle.append(self._start())
+                    self._free.notify()
 
     def _start(self) -> Worker:
         ours, theirs = socket.socketpair()
@@ -209,7 +204,11 @@ class ProcessRunner:
                 except NurseryError:
                     self._pickled = None
             # A tool the nursery cannot import (a closure, a class of a script) is forked from here.
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError as error:
+                ours.close()
+                raise ToolOpenError(f"no process can be started for it: {error}") from error
             if pid == 0:
                 enter(theirs.fileno(), self._tool)
             return Worker(pid, Channel(ours), own_child=True)
@@ -235,6 +234,10 @@ def _pickled(tool: BaseTool) -> bytes | None:
 
 def _closed() -> ToolResult:
     return ToolResult.failure(ErrorCode.CANCELLED, "the tool box was closed")
+
+
+def _not_opened(error: ToolOpenError) -> ToolResult:
+    return ToolResult.failure(ErrorCode.EXECUTION_ERROR, f"the tool could not be opened: {error}")
 
 
 def _died() -> ToolResult:

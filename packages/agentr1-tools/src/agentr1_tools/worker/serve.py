@@ -19,6 +19,7 @@ from agentr1_tools.result import ToolResult, from_exception, normalise
 from agentr1_tools.worker import processes
 from agentr1_tools.worker.channel import Channel, ChannelClosed
 
+OPEN_SECONDS = 120.0
 _CHANNEL_FD = 3
 _BACKSTOP_SECONDS = 5.0
 _SIGNALS = (signal.SIGALRM, signal.SIGCHLD, signal.SIGHUP, signal.SIGPIPE, signal.SIGTERM)
@@ -59,7 +60,9 @@ def _detach(channel_fd: int) -> socket.socket:
 def serve(channel: Channel, tool: BaseTool) -> None:
     """Open the tool, say whether that worked, then answer calls until the other side closes the channel."""
     try:
+        signal.setitimer(signal.ITIMER_REAL, OPEN_SECONDS + _BACKSTOP_SECONDS)
         tool.open()
+        signal.setitimer(signal.ITIMER_REAL, 0)
     except BaseException as error:
         channel.send({"ready": False, "error": f"{type(error).__name__}: {error}"})
         return
