@@ -306,17 +306,10 @@ def install(environment: Path, package: str | None) -> None:
 
 def build_communication_kernel() -> None:
     """Compile DeepSpeed's shared-memory communication kernel once, so that no later launch does so in silence."""
-    if not (ROOT / "packages/agentr1-train/src/agentr1_train/engine/build.py").exists():
-        return
-    cache = Path(os.environ.get("AGENTR1_CACHE") or Path.home() / ".cache/agentr1") / "torch_extensions"
-    stamp, state = ROOT / ".venv/communication-kernel", f"{_machine_key()} {cache}"
-    if stamp.exists() and stamp.read_text() == state and any(cache.glob("**/deepspeed_shm_comm*.so")):
-        return
     python = ROOT / ".venv/bin/python"
     settings = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
     if subprocess.run([str(python), "-m", "agentr1_train.engine.build"], env=settings).returncode != 0:
-        fail("DeepSpeed's communication kernel was not built (it needs g++ and make); the message is above")
-    stamp.write_text(state)
+        fail("DeepSpeed's communication kernel was not built; the message is above")
 
 
 # --- commands --------------------------------------------------------------------------------------------------
