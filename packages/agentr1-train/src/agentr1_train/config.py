@@ -313,7 +313,7 @@ def _convert(value: Any, hint: Any, source: str, name: str) -> Any:
         return _convert(value, hint, source, name)
     if origin is Literal:
         legal = typing.get_args(hint)
-        if value in legal and type(value) is not bool:
+        if any(value == item and type(value) is type(item) for item in legal):
             return value
         raise ConfigError(f"{source}: {name} = {value!r}: legal values are {', '.join(map(repr, legal))}.")
     if origin is tuple:

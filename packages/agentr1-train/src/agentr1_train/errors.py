@@ -27,6 +27,9 @@ class UnknownNameError(AgentR1Error, KeyError):
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return str(self.args[0])
 
+    def __reduce__(self) -> tuple[type, tuple[str, str, tuple[str, ...]]]:  # pickle would call it with the message
+        return type(self), (self.kind, self.given, self.legal)
+
 
 class MissingFileError(AgentR1Error, FileNotFoundError):
     """A model, a recipe or a data file that is not where it was said to be."""
@@ -46,6 +49,10 @@ class SpanMismatchError(AgentR1Error, AssertionError):
 
 class NonFiniteLossError(AgentR1Error, ArithmeticError):
     """A loss that is NaN or infinite; training stops before the optimizer sees it."""
+
+
+class NonFiniteLogitsError(AgentR1Error, ArithmeticError):
+    """The model gave NaN or infinite logits while sampling."""
 
 
 class CheckpointError(AgentR1Error, RuntimeError):
