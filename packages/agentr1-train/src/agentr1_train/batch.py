@@ -1,0 +1,251 @@
+"""Rows of token ids become padded tensors: the only crossing from lists to tensors.
+
+A row is one step (or the prompt after a truncated trajectory, which only the critic reads). Rows are sorted by length
+and cut into micro-batches within a budget of padded tokens; each keeps the indices of its rows, so results come back in
+the rows' own order. Loss denominators are already inside the weights: nothing here, and nothing about how rows are
+packed, changes a gradient. Prefix sharing is not done here: every row repeats its whole prompt.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from agentr1_train.errors import ConfigError, SpanMismatchError
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One step as the losses need it."""
+
+    prompt_ids: tuple[int, ...]
+    """Length P, at least 1."""
+    response_ids: tuple[int, ...]
+    """The sampled ids, all trained. Length L, may be 0: the row then carries a value and no token."""
+    trajectory: tuple[int, int]
+    """(group, member)."""
+    sampler_logp: tuple[float, ...] = ()
+    """Length L, nats."""
+    old_logp: tuple[float, ...] = ()
+    """Length L; empty before the old policy was evaluated."""
+    ref_logp: tuple[float, ...] | None = None
+    """Length L; None without a reference."""
+    advantage: float = 0.0
+    weight: float = 0.0
+    """Weight of each trained token in the policy loss, global denominators included."""
+    old_value: float = 0.0
+    return_: float = 0.0
+    value_weight: float = 0.0
+    """Weight of this row in the value loss; 0 keeps it out."""
+
+    def __len__(self) -> int:
+        return len(self.prompt_ids) + len(self.response_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class MicroBatch:
+    """Tensors of one forward pass: B rows padded on the right to T, N trained tokens in all, row after row."""
+
+    rows: tuple[int, ...]
+    """Index of each row in the list that was packed. Empty in a filler, which has one row of one token."""
+    lengths: tuple[int, ...]
+    """Trained tokens of each row of ``rows``; they sum to N."""
+    input_ids: Tensor
+    """Shape: (B, T), long."""
+    position_ids: Tensor
+    """Shape: (B, T), long."""
+    token_index: Tensor
+    """Flat position in B * T whose logits predict each trained token. Shape: (N,), long."""
+    targets: Tensor
+    """Shape: (N,), long."""
+    sampler_logp: Tensor
+    """Shape: (N,), float32, as the next four."""
+    old_logp: Tensor
+    ref_logp: Tensor | None
+    advantage: Tensor
+    weight: Tensor
+    step: Tensor
+    """Index of each token's row in this micro-batch. Shape: (N,), long."""
+    trajectory: Tensor
+    """Index of each token's trajectory in this micro-batch. Shape: (N,), long."""
+    n_steps: int
+    n_trajectories: int
+    prompt_end: Tensor
+    """Flat position in B * T of each row's last prompt token. Shape: (B,), long."""
+    old_value: Tensor
+    """Shape: (B,), float32, as the next two."""
+    returns: Tensor
+    value_weight: Tensor
+
+    def to(self, device: torch.device | str) -> "MicroBatch":
+        """Return this micro-batch with every tensor on ``device``."""
+        moved = {
+            item.name: value.to(device, non_blocking=True)
+            for item in dataclasses.fields(self)
+            if isinstance(value := getattr(self, item.name), Tensor)
+        }
+        return dataclasses.replace(self, **moved)
+
+
+def pack(
+    rows: Sequence[Row], micro_batch_tokens: int, pad_id: int = 0, keep_trajectories_together: bool = False
+) -> list[MicroBatch]:
+    """Cut rows into micro-batches of at most ``micro_batch_tokens`` padded tokens; a longer row stands alone.
+
+    Args:
+        rows: in any order.
+        micro_batch_tokens: bound on B * T.
+        pad_id: fills input ids on the right; its value changes nothing.
+        keep_trajectories_together: all rows of a trajectory share a micro-batch, whatever its size: needed when the
+            importance ratio averages over the whole trajectory.
+
+    Raises:
+        ConfigError: the budget is below 1.
+    """
+    if micro_batch_tokens < 1:
+        raise ConfigError(f"engine.micro_batch_tokens = {micro_batch_tokens}: at least 1 is needed.")
+    batches: list[list[int]] = []
+    current: list[int] = []
+    width = 0
+    for unit in _units(rows, keep_trajectories_together):
+        longest = max(len(rows[index]) for index in unit)
+        if current and (len(current) + len(unit)) * max(width, longest) > micro_batch_tokens:
+            batches.append(current)
+            current, width = [], 0
+        current = current + unit
+        width = max(width, longest)
+    if current:
+        batches.append(current)
+    return [_collate(rows, chosen, pad_id) for chosen in batches]
+
+
+def equalize(batches: Sequence[MicroBatch], count: int) -> list[MicroBatch]:
+    """Append fillers up to ``count`` micro-batches: ranks must make the same number of passes (ZeRO-2 and ZeRO-3)."""
+    return [*batches, *(filler() for _ in range(count - len(batches)))]
+
+
+def filler() -> MicroBatch:
+    """Return a micro-batch of one token that trains nothing: N is 0 and the value weight is 0."""
+    batch = _collate([Row(prompt_ids=(0,), response_ids=(), trajectory=(-1, -1))], [0], 0)
+    return dataclasses.replace(batch, rows=(), lengths=())
+
+
+def split_tokens(batches: Sequence[MicroBatch], outputs: Sequence[Tensor], n_rows: int) -> list[tuple[float, ...]]:
+    """Deal outputs of shape (N,), one a micro-batch, back to the rows: element i belongs to row i, length L_i."""
+    result: list[tuple[float, ...]] = [()] * n_rows
+    for batch, output in zip(batches, outputs, strict=True):
+        pieces = output.detach().float().cpu().split(batch.lengths) if batch.lengths else ()
+        for row, piece in zip(batch.rows, pieces, strict=True):
+            result[row] = tuple(piece.tolist())
+    return result
+
+
+def split_rows(batches: Sequence[MicroBatch], outputs: Sequence[Tensor], n_rows: int) -> list[float]:
+    """Deal outputs of shape (B,), one a micro-batch, back to the rows: element i belongs to row i."""
+    result = [0.0] * n_rows
+    for batch, output in zip(batches, outputs, strict=True):
+        for row, value in zip(batch.rows, output.detach().float().tolist(), strict=False):
+            result[row] = value
+    return result
+
+
+def assert_spans(batches: Sequence[MicroBatch], rows: Sequence[Row]) -> None:
+    """Compare, in the packed tensors, every trained span and its targets with the ids that were sampled.
+
+    Also checks that every row is there exactly once.
+
+    Raises:
+        SpanMismatchError: names the row, the position in the response, and both ids.
+    """
+    seen = sorted(row for batch in batches for row in batch.rows)
+    if seen != list(range(len(rows))):
+        raise SpanMismatchError(f"{len(rows)} rows were packed, but the micro-batches hold rows {seen}.")
+    for batch in batches:
+        sampled = [token for row in batch.rows for token in rows[row].response_ids]
+        inputs = batch.input_ids.flatten()[batch.token_index + 1].tolist()
+        if inputs == sampled and batch.targets.tolist() == sampled:
+            continue
+        where = [(row, at) for row in batch.rows for at in range(len(rows[row].response_ids))]
+        for (row, at), want, seen_by_model, target in zip(where, sampled, inputs, batch.targets.tolist(), strict=True):
+            if not want == seen_by_model == target:
+                group, member = rows[row].trajectory
+                raise SpanMismatchError(
+                    f"token {at} of the response in row {row} (group {group}, member {member}): sampled id {want}, "
+                    f"but the packed input holds {seen_by_model} and the target is {target}. "
+                    "Something changed the tensors after collation."
+                )
+
+
+def _units(rows: Sequence[Row], together: bool) -> list[list[int]]:
+    """Return row indices, grouped where they must not part, longest first; ties keep a fixed order."""
+    if not together:
+        order = sorted(range(len(rows)), key=lambda index: (-len(rows[index]), index))
+        return [[index] for index in order]
+    units: dict[tuple[int, int], list[int]] = {}
+    for index, row in enumerate(rows):
+        units.setdefault(row.trajectory, []).append(index)
+    return sorted(units.values(), key=lambda unit: (-max(len(rows[index]) for index in unit), unit[0]))
+
+
+def _collate(rows: Sequence[Row], chosen: Sequence[int], pad_id: int) -> MicroBatch:
+    """Lay the chosen rows into tensors."""
+    picked = [rows[index] for index in chosen]
+    for row in picked:
+        _check(row)
+    width = max(len(row) for row in picked)
+    input_ids = torch.full((len(picked), width), pad_id)
+    for at, row in enumerate(picked):
+        input_ids[at, : len(row)] = torch.tensor(row.prompt_ids + row.response_ids)
+    lengths = torch.tensor([len(row.response_ids) for row in picked])
+    trajectories = {key: at for at, key in enumerate(dict.fromkeys(row.trajectory for row in picked))}
+    prompt_end = torch.tensor([at * width + len(row.prompt_ids) - 1 for at, row in enumerate(picked)])
+
+    def each_row(values: list[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float32)
+
+    def each_token(values: Tensor) -> Tensor:
+        return values.repeat_interleave(lengths)
+
+    def tokens(spans: Sequence[tuple[float, ...] | None]) -> Tensor:
+        return torch.tensor([value for span in spans for value in (span or ())], dtype=torch.float32)
+
+    starts = lengths.cumsum(0) - lengths
+    offset = torch.arange(int(lengths.sum())) - each_token(starts)
+    has_reference = all(row.ref_logp is not None for row in picked)
+    nothing = [(0.0,) * len(row.response_ids) for row in picked]
+    return MicroBatch(
+        rows=tuple(chosen),
+        lengths=tuple(lengths.tolist()),
+        input_ids=input_ids,
+        position_ids=torch.arange(width).expand(len(picked), width).contiguous(),
+        token_index=each_token(prompt_end) + offset,
+        targets=torch.tensor([token for row in picked for token in row.response_ids], dtype=torch.long),
+        sampler_logp=tokens([row.sampler_logp or zeros for row, zeros in zip(picked, nothing, strict=True)]),
+        old_logp=tokens([row.old_logp or zeros for row, zeros in zip(picked, nothing, strict=True)]),
+        ref_logp=tokens([row.ref_logp for row in picked]) if has_reference else None,
+        advantage=each_token(each_row([row.advantage for row in picked])),
+        weight=each_token(each_row([row.weight for row in picked])),
+        step=each_token(torch.arange(len(picked))),
+        trajectory=each_token(torch.tensor([trajectories[row.trajectory] for row in picked])),
+        n_steps=len(picked),
+        n_trajectories=len(trajectories),
+        prompt_end=prompt_end,
+        old_value=each_row([row.old_value for row in picked]),
+        returns=each_row([row.return_ for row in picked]),
+        value_weight=each_row([row.value_weight for row in picked]),
+    )
+
+
+def _check(row: Row) -> None:
+    """A row that does not fit together is a broken invariant, not data."""
+    spans = {"sampler_logp": row.sampler_logp, "old_logp": row.old_logp, "ref_logp": row.ref_logp}
+    for name, span in spans.items():
+        if span and len(span) != len(row.response_ids):
+            raise SpanMismatchError(
+                f"row of group {row.trajectory[0]}, member {row.trajectory[1]}: {len(row.response_ids)} response ids "
+                f"but {len(span)} values in {name}."
+            )
+    if not row.prompt_ids:
+        raise SpanMismatchError(f"row of group {row.trajectory[0]}, member {row.trajectory[1]}: the prompt is empty.")

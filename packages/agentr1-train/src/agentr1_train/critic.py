@@ -1,0 +1,53 @@
+"""The critic: one value a step, read at the last prompt token, before the step's response exists.
+
+A backbone without its language-model head, and a linear head that starts at zero: the first values are 0 whatever the
+backbone, without a random draw. The loss is in ``losses.py``.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from agentr1_train.batch import MicroBatch
+from agentr1_train.config import ModelConfig
+from agentr1_train.policy import load_model
+
+
+class ValueHead(nn.Module):
+    """Hidden state -> value, in float32 whatever the engine's precision. Shape: (..., H) -> (...)."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1, hidden_size))
+        self.bias = nn.Parameter(torch.zeros(1))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return functional.linear(hidden.float(), self.weight.float(), self.bias.float()).squeeze(-1)
+
+
+class CriticModel(nn.Module):
+    """A backbone (``transformers.AutoModel``) and a value head."""
+
+    def __init__(self, backbone: Any) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.head = ValueHead(backbone.config.get_text_config().hidden_size)
+
+    def forward(self, batch: MicroBatch) -> Tensor:
+        """Return the value of each row at its last prompt token. Shape: (B,), float32."""
+        output = self.backbone(input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False)
+        return self.head(output.last_hidden_state.flatten(0, 1)[batch.prompt_end])
+
+
+def load_critic(settings: ModelConfig, dtype: str = "fp32") -> CriticModel:
+    """Load the backbone from ``critic_path``, or from the policy's path when that is empty.
+
+    Raises:
+        MissingFileError: there is no model at the path.
+    """
+    backbone = load_model(settings.critic_path or settings.path, settings, dtype, head=False)
+    if settings.gradient_checkpointing:
+        backbone.gradient_checkpointing_enable({"use_reentrant": False})
+    return CriticModel(backbone)

@@ -1,0 +1,156 @@
+"""The policy: log-probabilities and entropies of the trained tokens, and of nothing else.
+
+Logits are computed only at the positions that predict a trained token: the hidden states are selected on their way
+into the output layer, so whatever the model does to its logits afterwards (soft caps, scales) still holds. Padding on
+the right needs no mask: causal attention never carries a later position into an earlier one. Sampling is not here.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from agentr1_train.batch import MicroBatch
+from agentr1_train.config import ModelConfig
+from agentr1_train.errors import ConfigError, MissingFileError
+
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+class PolicyModel(nn.Module):
+    """A causal language model whose forward gives (logp, entropy) of a micro-batch's trained tokens.
+
+    Args:
+        model: a transformers causal LM.
+        temperature: the sampler's; logits are divided by it. 0 (greedy) counts as 1, as it does in the samplers.
+        entropy_grad: let gradients flow through the entropy; without, it costs no memory in the backward pass.
+    """
+
+    def __init__(self, model: Any, temperature: float = 1.0, entropy_grad: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.temperature = temperature or 1.0
+        self.entropy_grad = entropy_grad
+
+    def forward(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """Return log pi(target) and the entropy of pi at each trained token. Shapes: (N,), (N,), float32, nats."""
+
+        def select(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor]:
+            return (args[0].flatten(0, 1)[batch.token_index].unsqueeze(0),)
+
+        with _pre_hook(self.model.get_output_embeddings(), select):
+            output = self.model(input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False)
+        return token_logprobs(output.logits[0], batch.targets, self.temperature, self.entropy_grad)
+
+
+def token_logprobs(
+    logits: Tensor, targets: Tensor, temperature: float = 1.0, entropy_grad: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return log softmax(logits / temperature) at the targets, and the entropy, in float32.
+
+    Shapes: logits (N, V), targets (N,) -> (N,), (N,).
+    """
+    scaled = logits.float() / temperature
+    log_total = scaled.logsumexp(-1)
+    logp = scaled.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - log_total
+    with torch.set_grad_enabled(entropy_grad and torch.is_grad_enabled()):
+        log_probs = scaled - log_total.unsqueeze(-1)
+        entropy = -(log_probs.exp() * log_probs).sum(-1)
+    return logp, entropy
+
+
+def load_policy(
+    settings: ModelConfig, dtype: str = "fp32", temperature: float = 1.0, entropy_grad: bool = False
+) -> PolicyModel:
+    """Load ``settings.path`` as a policy to train.
+
+    Raises:
+        MissingFileError: there is no model at the path.
+    """
+    model = load_model(settings.path, settings, dtype)
+    if settings.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    return PolicyModel(model, temperature, entropy_grad)
+
+
+def load_reference(settings: ModelConfig, dtype: str = "fp32", temperature: float = 1.0) -> PolicyModel:
+    """Load ``settings.path`` as the frozen reference: no parameter asks for a gradient."""
+    return PolicyModel(load_model(settings.path, settings, dtype), temperature).requires_grad_(False).eval()
+
+
+def load_model(path: str, settings: ModelConfig, dtype: str = "fp32", head: bool = True) -> Any:
+    """Load a transformers model without dropout: the trainer must see the distribution that was sampled from.
+
+    Args:
+        path: local folder or hub name.
+        settings: attention implementation.
+        dtype: ``fp32``, ``bf16`` or ``fp16``.
+        head: with the language model's output layer (a causal LM), or the bare backbone.
+
+    Raises:
+        MissingFileError: there is no model at the path.
+        ConfigError: transformers refuses the attention implementation or the model's kind.
+    """
+    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+
+    _check_path(path)
+    try:
+        config = AutoConfig.from_pretrained(path)
+        for name, value in vars(config).items():
+            if name.endswith(("dropout", "pdrop")) and isinstance(value, float):
+                setattr(config, name, 0.0)
+        kind = AutoModelForCausalLM if head else AutoModel
+        with _quiet_loading():
+            return kind.from_pretrained(
+                path, config=config, dtype=DTYPES[dtype], attn_implementation=settings.attention
+            )
+    except OSError as error:
+        raise MissingFileError(
+            f"no model can be loaded from {path!r}: {error} A local folder needs config.json and weights; "
+            "convert a GGUF file with: agentr1-train import-gguf SOURCE FOLDER"
+        ) from error
+    except (ValueError, ImportError) as error:
+        raise ConfigError(f"model {path!r} with attention {settings.attention!r}: {error}") from error
+
+
+def _check_path(path: str) -> None:
+    """Refuse what is neither a folder with a model nor the shape of a hub name, before anything is fetched."""
+    if not path:
+        raise ConfigError("model.path is empty: give a local folder, or a hub name.")
+    folder = Path(path)
+    if folder.is_dir():
+        if not (folder / "config.json").is_file():
+            raise MissingFileError(f"{folder} is no model folder: it has no config.json.")
+    elif folder.exists():
+        raise MissingFileError(f"model.path = {path!r} is a file. Give the folder that holds config.json and weights.")
+    elif path.startswith((".", "/", "~")) or not _HUB_NAME.fullmatch(path):
+        raise MissingFileError(f"no model folder at {path}. Give a folder that holds config.json, or a hub name.")
+
+
+@contextmanager
+def _pre_hook(module: nn.Module, hook: Any) -> Iterator[None]:
+    handle = module.register_forward_pre_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _quiet_loading() -> Iterator[None]:
+    """Load weights without a progress bar on every rank."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
