@@ -1,6 +1,7 @@
-"""Shared fixtures: a model of a few thousand parameters with its own tokenizer, and environments a stranger might write."""
+"""Fixtures: the shared data, a model of a few thousand parameters with its tokenizer, a stranger's environment."""
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+torch.set_num_threads(1)  # the models are tiny: threads would only wait for each other
 
 CHATML = (
     "{% if tools %}{{ '<|im_start|>system\n# Tools\n' }}{% for tool in tools %}{{ (tool | tojson) + '\n' }}{% endfor %}"
@@ -42,6 +44,18 @@ def make_tokenizer(chat_template: str | None = CHATML) -> PreTrainedTokenizerFas
     wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<|pad|>", eos_token="<|im_end|>")
     wrapped.chat_template = chat_template
     return wrapped
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """Folder of shared data: AGENTR1_SHARED, or ``shared`` beside the repository. Missing: skip, or fail in CI."""
+    folder = Path(os.environ.get("AGENTR1_SHARED", Path(__file__).resolve().parents[4] / "shared"))
+    if not folder.is_dir():
+        message = f"no shared data at {folder}; set AGENTR1_SHARED"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return folder
 
 
 @pytest.fixture(scope="session")
@@ -128,8 +142,6 @@ class EchoEnv(gymnasium.Env[str, str]):
 
 
 def _hang(seconds: float = 30.0) -> None:
-    import time
-
     time.sleep(seconds)
 
 

@@ -1,0 +1,19 @@
+"""Samplers: prompt ids in, response ids and log-probabilities out."""
+
+from agentr1_train.sampler.base import Completion, Prompt, Sampler, SamplingParams
+from agentr1_train.sampler.batching import BatchingSampler
+from agentr1_train.sampler.build import SAMPLERS, build_sampler
+from agentr1_train.sampler.hf import HFSampler
+from agentr1_train.sampler.scripted import ScriptedSampler
+
+__all__ = [
+    "SAMPLERS",
+    "BatchingSampler",
+    "Completion",
+    "HFSampler",
+    "Prompt",
+    "Sampler",
+    "SamplingParams",
+    "ScriptedSampler",
+    "build_sampler",
+]

@@ -1,0 +1,155 @@
+"""Rollouts: P seeds times G copies, played side by side, returned as groups in a fixed order.
+
+Deterministic: which episodes are played, in which order, and the noise of each depend on the given keys only. It keeps
+no state between calls and computes no credit.
+"""
+
+import asyncio
+import dataclasses
+import hashlib
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentr1_train.env_pool import EnvPool
+from agentr1_train.flow import AgentFlow, Episode
+from agentr1_train.sampler.base import Sampler
+from agentr1_train.sampler.batching import BatchingSampler
+from agentr1_train.trajectory import Trajectory, TrajectoryGroup
+
+TRAIN_STREAM, EVALUATION_STREAM = 0, 1
+"""Second entry of a noise key: training and evaluation never share noise or seeds."""
+
+Progress = Callable[[int, int], None]
+"""``progress(episodes done, episodes in all)``, called in the event loop's thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSpec:
+    """One group to be played: G episodes from one start."""
+
+    index: int
+    """Global index of the group in its update."""
+    seed: int
+    options: Mapping[str, Any] | None = None
+    """Handed to ``reset`` beside the seed."""
+
+
+def group_seed(run_seed: int, update: int, index: int, stream: int = TRAIN_STREAM) -> int:
+    """Return the environment seed of a group, in [0, 2**31): a pure function, the same on every rank and on resume."""
+    packed = struct.pack("<4q", run_seed, stream, update, index)
+    return int.from_bytes(hashlib.blake2b(packed, digest_size=8).digest(), "little") & 0x7FFFFFFF
+
+
+def update_groups(run_seed: int, update: int, groups: int, *, rank: int = 0, world: int = 1) -> list[GroupSpec]:
+    """Return the groups that ``rank`` plays in an update: of all P, those whose index is ``rank`` modulo ``world``."""
+    return [GroupSpec(index, group_seed(run_seed, update, index)) for index in range(rank, groups, world)]
+
+
+def collect(
+    pool: EnvPool,
+    sampler: Sampler,
+    flow: AgentFlow,
+    groups: Sequence[GroupSpec],
+    *,
+    group_size: int,
+    key: tuple[int, ...],
+    concurrency: int,
+    progress: Progress | None = None,
+) -> list[TrajectoryGroup]:
+    """Play all episodes and return their groups, in the order of ``groups``, members in order.
+
+    Args:
+        pool: lends the environments.
+        sampler: samples the responses; its weights must not change meanwhile.
+        flow: plays one episode.
+        groups: what to play.
+        group_size: G.
+        key: seeds the noise, such as ``(run seed, stream, update)``; group, member and step are appended.
+        concurrency: episodes in flight.
+        progress: told after every episode.
+
+    Raises:
+        EnvironmentLoadError: a further environment could not be made.
+        KeyboardInterrupt: on Ctrl-C, at once; running environments are abandoned.
+        RuntimeError: called inside a running event loop; await ``collect_async`` there.
+    """
+    return asyncio.run(
+        collect_async(
+            pool, sampler, flow, groups, group_size=group_size, key=key, concurrency=concurrency, progress=progress
+        )
+    )
+
+
+async def collect_async(
+    pool: EnvPool,
+    sampler: Sampler,
+    flow: AgentFlow,
+    groups: Sequence[GroupSpec],
+    *,
+    group_size: int,
+    key: tuple[int, ...],
+    concurrency: int,
+    progress: Progress | None = None,
+) -> list[TrajectoryGroup]:
+    """``collect`` for callers that have an event loop."""
+    batching = BatchingSampler(sampler)
+    total = len(groups) * group_size
+    played: dict[tuple[int, int], list[Trajectory]] = {}
+    todo = iter([(group, member) for group in groups for member in range(group_size)])
+
+    async def play(group: GroupSpec, member: int) -> None:
+        env = await pool.acquire()
+        try:
+            episode_key = (*key, group.index, member)
+            episode = Episode(env, batching, group.seed, group.options, group.index, member, episode_key)
+            played[group.index, member] = await flow.run(episode)
+        finally:
+            pool.release(env)
+        if progress is not None:
+            progress(len(played), total)
+
+    try:
+        await _play_all(batching, todo, play, min(concurrency, total))
+    finally:
+        await batching.close()
+    return [_group(spec, [played[spec.index, member] for member in range(group_size)]) for spec in groups]
+
+
+def failures(trajectories: Iterable[Trajectory]) -> tuple[float, str]:
+    """Return the fraction of trajectories that ended as ``error``, and their commonest reason (empty without one)."""
+    reasons = [trajectory.error for trajectory in trajectories]
+    failed = Counter(reason for reason in reasons if reason is not None)
+    if not failed:
+        return 0.0, ""
+    return failed.total() / len(reasons), failed.most_common(1)[0][0]
+
+
+async def _play_all(
+    batching: BatchingSampler, todo: Iterator[tuple[GroupSpec, int]], play: Callable[..., Any], width: int
+) -> None:
+    """Play episodes in ``width`` places; the first failure of the model's side cancels all of them."""
+
+    async def place() -> None:
+        async with batching.slot():
+            for group, member in todo:  # shared by all places: each takes the next episode
+                batching.renew()
+                await play(group, member)
+
+    places = [asyncio.create_task(place()) for _ in range(width)]
+    try:
+        await asyncio.gather(*places)
+    finally:
+        for task in places:
+            task.cancel()
+        await asyncio.gather(*places, return_exceptions=True)
+
+
+def _group(spec: GroupSpec, members: list[list[Trajectory]]) -> TrajectoryGroup:
+    """Join the members' trajectories; where a flow branched, members are numbered anew so that keys stay unique."""
+    flat = [trajectory for trajectories in members for trajectory in trajectories]
+    if any(len(trajectories) != 1 for trajectories in members):
+        flat = [dataclasses.replace(trajectory, member=index) for index, trajectory in enumerate(flat)]
+    return TrajectoryGroup(spec.index, spec.seed, tuple(flat))

@@ -1,0 +1,119 @@
+"""Keys and values of a batch that grows by one token a step and loses rows as they finish.
+
+transformers' own dynamic cache copies everything at each token; this one writes into a buffer. It serves models whose
+layers attend (sliding windows too: the mask does that); recurrent layers have no place in it.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, DynamicLayer
+
+from agentr1_train.errors import ConfigError
+
+_GROWTH = 64  # positions added at least when a buffer is full
+
+
+class BufferLayer(DynamicLayer):
+    """One layer's keys and values in buffers with room to spare. Shape: (B, heads, capacity, head_dim)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.length = 0
+        """Positions in use."""
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Append n positions, return views of all. Shapes: (B, heads, n, head_dim) -> (B, heads, length, head_dim)."""
+        end = self.length + key_states.shape[2]
+        if self.keys is None or self.values is None:
+            self.keys, self.values = key_states, value_states
+            self.is_initialized = True
+        else:
+            if end > self.keys.shape[2]:
+                capacity = max(end, self.length + max(_GROWTH, self.length // 4))
+                self.keys, self.values = (_grown(part, self.length, capacity) for part in (self.keys, self.values))
+            self.keys[:, :, self.length : end] = key_states
+            self.values[:, :, self.length : end] = value_states
+        self.length = end
+        return self.keys[:, :, :end], self.values[:, :, :end]
+
+    def get_seq_length(self) -> int:
+        """Return the number of positions in use."""
+        return self.length
+
+    def select(self, rows: Tensor, start: int) -> None:
+        """Keep these rows, and of the positions those from ``start``. Shape of ``rows``: (b,)."""
+        if self.keys is not None and self.values is not None:
+            self.keys = self.keys[:, :, start:].index_select(0, rows)
+            self.values = self.values[:, :, start:].index_select(0, rows)
+            self.length -= start
+
+    def fill(self, rows: Tensor, keys: Tensor, values: Tensor, size: tuple[int, int]) -> None:
+        """Put rows that were computed apart at the right end of the used positions.
+
+        Args:
+            rows: where they go. Shape: (b,).
+            keys: shape (b, heads, n, head_dim), ``values`` alike.
+            size: rows and positions of the whole buffer, made at the first call.
+        """
+        count, length = size
+        if self.keys is None or self.values is None:
+            _, heads, _, width = keys.shape
+            self.keys = keys.new_zeros(count, heads, length + _GROWTH, width)
+            self.values = values.new_zeros(count, heads, length + _GROWTH, values.shape[3])
+            self.length, self.is_initialized = length, True
+        start = length - keys.shape[2]
+        self.keys[rows, :, start:length] = keys
+        self.values[rows, :, start:length] = values
+
+
+class BufferCache(Cache):
+    """The layers of one batch, handed to a model as ``past_key_values``."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__(layers=[BufferLayer() for _ in range(layers)])
+
+    def select(self, rows: Tensor, start: int) -> None:
+        """Keep these rows in every layer, without the first ``start`` positions."""
+        for layer in self.layers:
+            layer.select(rows, start)
+
+    def fill(self, rows: Tensor, part: "BufferCache", source: Tensor, size: tuple[int, int]) -> None:
+        """Copy rows ``source`` of another cache to ``rows`` of this one, flush right.
+
+        Args:
+            rows: shape (b,).
+            part: a cache of shorter or equal length.
+            source: for each of ``rows`` its row in ``part``; may repeat. Shape: (b,).
+            size: rows and positions of this cache.
+        """
+        for mine, other in zip(self.layers, part.layers, strict=True):
+            keys, values = other.keys[:, :, : other.length], other.values[:, :, : other.length]
+            mine.fill(rows, keys.index_select(0, source), values.index_select(0, source), size)
+
+
+def check_supported(config: Any) -> None:
+    """Refuse a model with layers that are not attention.
+
+    Raises:
+        ConfigError: the model has recurrent layers.
+    """
+    kinds = set(getattr(config, "layer_types", None) or ())
+    if odd := sorted(kind for kind in kinds if "attention" not in kind or "linear" in kind):
+        raise ConfigError(
+            f"the model has layers of the kind {', '.join(odd)}; the hf sampler takes attention layers only."
+        )
+
+
+def bytes_per_token(config: Any, dtype: torch.dtype) -> int:
+    """Return the bytes that one position of one row takes in all layers."""
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return 2 * config.num_hidden_layers * heads * width * dtype.itemsize
+
+
+def _grown(part: Tensor, length: int, capacity: int) -> Tensor:
+    grown = part.new_zeros(part.shape[0], part.shape[1], capacity, part.shape[3])
+    grown[:, :, :length] = part[:, :, :length]
+    return grown
