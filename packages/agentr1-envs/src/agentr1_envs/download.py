@@ -32,7 +32,7 @@ def download(dataset: Dataset, out: Path, split: str | None = None) -> tuple[lis
     hub = _hub()
     sources: dict[str, list[Path]] = {}
     try:
-        _check_network(hub.constants.ENDPOINT)
+        _check_network(import_module("huggingface_hub.constants").ENDPOINT)
         names: list[str] = hub.list_repo_files(dataset.hub.repository, repo_type="dataset")
         for of_split, pattern in dataset.hub.files:
             if split is not None and of_split != split:

@@ -1,0 +1,309 @@
+import itertools
+import multiprocessing
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import pytest
+from agentr1_envs import AgentEnv, Task, TaskSet, Turn
+from agentr1_envs.errors import InfoSchemaError, SettingError, UnknownTaskError
+from gymnasium.error import InvalidAction, ResetNeeded
+from gymnasium.utils.env_checker import check_env
+
+TASKS = TaskSet("toy", "train", tuple(Task(f"t{i}", "train", f"say {i}", (str(i),)) for i in range(20)), "here")
+
+PRINT_EPISODE = """
+import gymnasium
+env = gymnasium.make("agentr1_envs:{env_id}", **{kwargs})
+for seed in (0, 1, 5):
+    print(env.reset(seed=seed))
+    for action in env.get_wrapper_attr("demonstration")():
+        print(env.step(action))
+print(env.reset())
+print(env.unwrapped.system_prompt, env.unwrapped.tool_schemas, env.unwrapped.task_ids)
+"""
+
+
+class Echo(AgentEnv):
+    """Ends when the model says the number."""
+
+    extra_info = {"said": 0}
+
+    def begin(self, task: Task) -> str:
+        self.said = 0
+        return task.question
+
+    def advance(self, action: str) -> Turn:
+        self.said += 1
+        right = action == self.task.answers[0]
+        return Turn(f"heard {action}", {"task": float(right)}, "said" if right else "", right, {"said": self.said})
+
+
+def test_gymnasium_checks_every_env(any_env: tuple[str, dict[str, Any]]) -> None:
+    env_id, kwargs = any_env
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env = gymnasium.make(env_id, **kwargs)
+        check_env(env)
+        check_env(env.unwrapped)
+        env.close()
+        rendered = gymnasium.make(env_id, render_mode="ansi", **kwargs)
+        rendered.reset(seed=0)
+        assert rendered.unwrapped.task.question in rendered.render()
+        rendered.close()
+
+
+def test_the_scripted_expert_succeeds_in_every_env(any_env: tuple[str, dict[str, Any]], make: Any, expert: Any) -> None:
+    env = make(any_env[0], **any_env[1])
+    assert len(env.task_ids) == len(set(env.task_ids)) >= 100
+    for task_id in env.task_ids[:40]:
+        steps = expert(env, task_id)
+        assert [terminated for _, _, terminated, _, _ in steps] == [False] * (len(steps) - 1) + [True]
+        _, reward, _, truncated, info = steps[-1]
+        assert (reward, truncated, info["success"], info["task_id"]) == (1.0, False, True, task_id)
+        assert not any(step[4]["success"] for step in steps[:-1])
+
+
+def test_info_keeps_its_schema(any_env: tuple[str, dict[str, Any]], make: Any) -> None:
+    env = make(any_env[0], **any_env[1])
+    infos = [env.reset(seed=3)[1]]
+    script = env.demonstration()
+    for action in [*script[:-1], "nonsense <tool_call>{", script[-1]]:
+        *_, terminated, truncated, info = env.step(action)
+        infos.append(info)
+        if terminated or truncated:
+            break
+    schema = {name: type(value) for name, value in infos[0].items()}
+    assert set(schema.values()) <= {bool, int, float, str, tuple}
+    for info in infos:
+        assert {name: type(value) for name, value in info.items()} == schema
+    assert len({id(info) for info in infos}) == len(infos)
+
+
+@pytest.mark.parametrize("hash_seed", ["0", "4242"])
+def test_same_seed_same_text_in_another_process(any_env: tuple[str, dict[str, Any]], hash_seed: str, make: Any) -> None:
+    script = PRINT_EPISODE.format(env_id=any_env[0], kwargs=any_env[1])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    env = make(any_env[0], **any_env[1])
+    lines = []
+    for seed in (0, 1, 5):
+        lines.append(str(env.reset(seed=seed)))
+        lines += [str(env.step(action)) for action in env.demonstration()]
+    lines.append(str(env.reset()))
+    lines.append(f"{env.system_prompt} {env.tool_schemas} {env.task_ids}")
+    assert done.stdout == "\n".join(lines) + "\n"
+
+
+def test_the_seed_draws_the_task() -> None:
+    env = Echo(TASKS)
+    drawn = [env.reset(seed=seed)[1]["task_id"] for seed in range(40)]
+    assert drawn == [env.reset(seed=seed)[1]["task_id"] for seed in range(40)]
+    assert len(set(drawn)) > 12
+    env.reset(seed=0)
+    going_on = [env.reset()[1]["task_id"] for _ in range(5)]
+    assert len(set(going_on)) > 1
+    env.reset(seed=0)
+    assert going_on == [env.reset()[1]["task_id"] for _ in range(5)]
+
+
+def test_the_task_can_be_named() -> None:
+    env = Echo(TASKS)
+    assert env.task_ids == tuple(f"t{i}" for i in range(20))
+    for task_id in ("t19", "t0"):
+        observation, info = env.reset(seed=1, options={"task_id": task_id})
+        assert (observation, info["task_id"]) == (f"say {task_id[1:]}", task_id)
+    with pytest.raises(UnknownTaskError, match=r"'t20'.*20 tasks.*Did you mean"):
+        env.reset(options={"task_id": "t20"})
+    with pytest.raises(SettingError, match=r"'task'.*Did you mean 'task_id'"):
+        env.reset(options={"task": "t1"})
+
+
+def test_order_is_kept() -> None:
+    env = Echo(TASKS)
+    with pytest.raises(ResetNeeded):
+        env.step("1")
+    env.reset(options={"task_id": "t1"})
+    with pytest.raises(InvalidAction, match="int"):
+        env.step(1)  # type: ignore[arg-type]
+    env.step("1")
+    with pytest.raises(ResetNeeded, match="t1"):
+        env.step("1")
+
+
+def test_the_step_limit_truncates_and_is_no_success() -> None:
+    env = Echo(TASKS, max_steps=2)
+    env.reset(options={"task_id": "t7"})
+    assert env.step("no")[2:4] == (False, False)
+    observation, reward, terminated, truncated, info = env.step("still no")
+    assert (observation, reward, terminated, truncated) == ("heard still no", 0.0, False, True)
+    assert (info["success"], info["end_reason"]) == (False, "max_steps")
+
+
+def test_success_in_the_last_step_terminates() -> None:
+    env = Echo(TASKS, max_steps=1)
+    env.reset(options={"task_id": "t7"})
+    _, reward, terminated, truncated, info = env.step("7")
+    assert (reward, terminated, truncated, info["success"], info["end_reason"]) == (1.0, True, False, True, "said")
+
+
+def test_nothing_leaks_into_the_next_episode() -> None:
+    env = Echo(TASKS, max_steps=3, observation="messages", render_mode="ansi")
+    env.reset(options={"task_id": "t7"})
+    env.step("first")
+    env.step("7")
+    observation, info = env.reset(options={"task_id": "t8"})
+    assert observation == ({"role": "user", "content": "say 8"},)
+    assert (info["success"], info["said"], info["steps"], info["reward/task"]) == (False, 0, 0, 0.0)
+    assert "first" not in env.render()
+    assert env.step("no")[4]["success"] is False
+
+
+@pytest.mark.parametrize(("history", "kept"), [(None, [0, 1, 2, 3]), (2, [2, 3]), (0, [])])
+def test_messages_hold_the_last_steps(history: int | None, kept: list[int]) -> None:
+    env = Echo(TASKS, max_steps=9, observation="messages", history=history)
+    env.reset(options={"task_id": "t9"})
+    for i in range(4):
+        observation = env.step(f"a{i}")[0]
+    assert observation[0] == {"role": "user", "content": "say 9"}
+    said = [message["content"] for message in observation[1:]]
+    assert said == list(itertools.chain(*([f"a{i}", f"heard a{i}"] for i in kept)))
+    observation[0]["content"] = "changed by the reader"
+    assert env.step("b")[0][0]["content"] == "say 9"
+
+
+def test_settings_without_effect_are_refused() -> None:
+    with pytest.raises(SettingError, match="history"):
+        Echo(TASKS, history=3)
+    with pytest.raises(SettingError, match="max_steps"):
+        Echo(TASKS, max_steps=0)
+    with pytest.raises(SettingError, match="Did you mean 'messages'"):
+        Echo(TASKS, observation="message")  # type: ignore[arg-type]
+    with pytest.raises(SettingError, match="ansi"):
+        Echo(TASKS, render_mode="human")
+
+
+def test_an_undeclared_info_entry_is_a_bug() -> None:
+    class Wrong(Echo):
+        def advance(self, action: str) -> Turn:
+            return Turn("", info={"sad": 1})
+
+    class WrongType(Echo):
+        def advance(self, action: str) -> Turn:
+            return Turn("", info={"said": 1.0})
+
+    class WrongPart(Echo):
+        def advance(self, action: str) -> Turn:
+            return Turn("", {"bonus": 1.0})
+
+    for kind in (Wrong, WrongType, WrongPart):
+        env = kind(TASKS)
+        env.reset(seed=0)
+        with pytest.raises(InfoSchemaError):
+            env.step("x")
+
+
+# Vectors
+
+
+def _play_vector(envs: gymnasium.vector.VectorEnv, rounds: int = 3) -> list[Any]:
+    seen = [envs.reset(seed=[5, 6])]
+    for _ in range(rounds):
+        seen.append(envs.step(('<tool_call>{"name": "x"}</tool_call>', "é <answer>12</answer>\n")))
+    envs.close()
+    return seen
+
+
+def _texts(seen: list[Any]) -> list[Any]:
+    return [step[0] for step in seen]
+
+
+@pytest.mark.parametrize("context", ["spawn", "fork"])
+def test_async_vectors_see_what_sync_vectors_see(any_env: tuple[str, dict[str, Any]], context: str) -> None:
+    env_id, kwargs = any_env
+    sync = gymnasium.make_vec(env_id, num_envs=2, vectorization_mode="sync", **kwargs)
+    expected = _play_vector(sync)
+    # spawned workers have never imported the package, so the id names its module.
+    asynchronous = gymnasium.make_vec(
+        f"agentr1_envs:{env_id}",
+        num_envs=2,
+        vectorization_mode="async",
+        vector_kwargs={"shared_memory": False, "context": context},
+        **kwargs,
+    )
+    found = _play_vector(asynchronous)
+    assert _texts(found) == _texts(expected)
+    assert all(isinstance(text, str | tuple) for step in _texts(found) for text in step)
+    assert multiprocessing.active_children() == []
+
+
+def test_shared_memory_raises_with_the_remedy() -> None:
+    with pytest.raises((TypeError, ValueError), match=r'vector_kwargs=\{"shared_memory": False\}'):
+        gymnasium.make_vec("agentr1/GSM8K-v0", num_envs=2, vectorization_mode="async")
+
+
+def test_the_final_observation_is_kept_over_an_autoreset() -> None:
+    envs = gymnasium.make_vec(
+        "agentr1/GSM8K-v0",
+        num_envs=2,
+        vectorization_mode="sync",
+        vector_kwargs={"autoreset_mode": "SameStep"},
+        max_steps=1,
+    )
+    call = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call>'
+    envs.reset(seed=1)
+    observations, _, terminated, truncated, info = envs.step((call, "<answer>1</answer>"))
+    assert (terminated.tolist(), truncated.tolist()) == ([False, True], [True, False])
+    assert "42" in info["final_obs"][0]
+    assert observations[0] != info["final_obs"][0]
+    assert info["final_info"]["end_reason"].tolist() == ["max_steps", "answer"]
+    envs.close()
+
+
+def test_make_loads_the_module_in_a_process_that_never_imported_it() -> None:
+    script = (
+        "import gymnasium, sys; assert 'agentr1_envs' not in sys.modules; "
+        "env = gymnasium.make('agentr1_envs:agentr1/HotpotQA-v0'); print(env.reset(seed=0)[1]['task_id'])"
+    )
+    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("world-train-")
+
+
+def test_importing_needs_no_heavy_package() -> None:
+    script = (
+        "import sys, agentr1_envs; "
+        "print([name for name in ('torch', 'transformers', 'pyarrow', 'huggingface_hub') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_docstrings_have_gymnasiums_headings() -> None:
+    from importlib import import_module
+
+    from agentr1_envs import ENTRY_POINTS
+
+    headings = (
+        "Description",
+        "Action Space",
+        "Observation Space",
+        "Rewards",
+        "Starting State",
+        "Episode End",
+        "Arguments",
+        "Version History",
+    )
+    for entry_point in ENTRY_POINTS.values():
+        module, name = entry_point.split(":")
+        documented: Callable[..., Any] = getattr(import_module(module), name)
+        found = [line.strip()[3:] for line in documented.__doc__.splitlines() if line.strip().startswith("## ")]
+        assert found == list(headings), entry_point
