@@ -5,7 +5,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import pytest
@@ -31,7 +31,7 @@ print(env.unwrapped.system_prompt, env.unwrapped.tool_schemas, env.unwrapped.tas
 class Echo(AgentEnv):
     """Ends when the model says the number."""
 
-    extra_info = {"said": 0}
+    extra_info: ClassVar[dict[str, Any]] = {"said": 0}
 
     def begin(self, task: Task) -> str:
         self.said = 0

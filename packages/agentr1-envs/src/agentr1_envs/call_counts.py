@@ -1,12 +1,23 @@
 """What the calls of an episode add up to: counts for `info`, and the hops they found. Runs nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from agentr1_envs.agent_env import InfoValue
 
 NOT_VALID = ("PARSE_ERROR", "UNKNOWN_TOOL", "INVALID_ARGUMENT")
 """Codes of calls that reached no tool since the model wrote them wrongly."""
+
+CALL_INFO: Mapping[str, InfoValue] = {
+    "tool_calls": 0,
+    "tool_errors": 0,
+    "invalid_calls": 0,
+    "invalid_steps": 0,
+    "hops_found": 0,
+    "error_codes": (),
+    "prediction": "",
+}
+"""What every environment with tools reports, before the first step."""
 
 
 class CountedResult(Protocol):

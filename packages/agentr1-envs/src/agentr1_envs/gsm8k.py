@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
+from agentr1_envs.call_counts import CALL_INFO
 from agentr1_envs.datasets import GSM8K
 from agentr1_envs.errors import SettingError, require_choice
 from agentr1_envs.loader import OnBadRow, find_file, load_tasks
@@ -120,7 +121,7 @@ def gsm8k_oracle(
 class GSM8KEnv(ToolEnv):
     """Problems with a calculator; see `gsm8k`."""
 
-    extra_info: ClassVar[Mapping[str, InfoValue]] = {**ToolEnv.extra_info, **NUMBER_SCORES}
+    extra_info: ClassVar[Mapping[str, InfoValue]] = {**CALL_INFO, **NUMBER_SCORES}
     role = "You solve a word problem step by step, with the calculator for the arithmetic. The answer is one number."
 
     def __init__(self, tasks: "_Source", **settings: Any) -> None:

@@ -101,7 +101,6 @@ def hotpotqa(
 class HotpotQAToolEnv(ToolEnv):
     """Questions with a search tool; see `hotpotqa`."""
 
-    extra_info: ClassVar[Mapping[str, InfoValue]] = {**ToolEnv.extra_info, **TEXT_SCORES}
     role = f"{_ROLE} Search for the articles one after another, then answer with a name, a number, yes or no."
 
     def __init__(

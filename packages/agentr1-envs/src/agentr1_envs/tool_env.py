@@ -29,12 +29,12 @@ from agentr1_tools import (
 )
 
 from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
-from agentr1_envs.call_counts import CallCounts, titles_in
+from agentr1_envs.call_counts import CALL_INFO, CallCounts, titles_in
 from agentr1_envs.errors import SettingError
 from agentr1_envs.prompts import tool_stops, tool_system
 from agentr1_envs.rewards import bounded, hop_reward, resolve_process_reward, success_reward
 from agentr1_envs.scorers import answer_in_tag
-from agentr1_envs.scoring import Score, score_text
+from agentr1_envs.scoring import TEXT_SCORES, Score, score_text
 from agentr1_envs.tasks import Task, TaskSet
 from agentr1_envs.tool_settings import ToolSettings, read_settings
 
@@ -99,15 +99,7 @@ class ToolEnv(AgentEnv):
     """
 
     reward_parts = ("task", "env", "format")
-    extra_info: ClassVar[Mapping[str, InfoValue]] = {
-        "tool_calls": 0,
-        "tool_errors": 0,
-        "invalid_calls": 0,
-        "invalid_steps": 0,
-        "hops_found": 0,
-        "error_codes": (),
-        "prediction": "",
-    }
+    extra_info: ClassVar[Mapping[str, InfoValue]] = {**CALL_INFO, **TEXT_SCORES}
     role = "You solve tasks with the help of tools."
     """First sentence of the full system text."""
 

@@ -11,7 +11,7 @@ from agentr1_envs.datasets import GSM8K, HOTPOTQA
 from agentr1_envs.errors import DataNotFoundError, SettingError, require_choice
 from agentr1_envs.loader import OnBadRow, load_tasks, read_tasks
 from agentr1_envs.rows import Row
-from agentr1_envs.scoring import NUMBER_SCORES, TEXT_SCORES, Score, score_number, score_text
+from agentr1_envs.scoring import NUMBER_SCORES, Score, score_number, score_text
 from agentr1_envs.tasks import Task, TaskSet
 from agentr1_envs.tool_env import ToolEnv, ToolSpec
 
@@ -75,7 +75,7 @@ def tool_task(
 class ToolTaskEnv(ToolEnv):
     """Any tools on any questions; see `tool_task`."""
 
-    extra_info: ClassVar[Mapping[str, InfoValue]] = {**ToolEnv.extra_info, **TEXT_SCORES, **NUMBER_SCORES}
+    extra_info: ClassVar[Mapping[str, InfoValue]] = {**ToolEnv.extra_info, **NUMBER_SCORES}
 
     def __init__(self, scorer: str, tools: Sequence[ToolSpec], tasks: Any, **settings: Any) -> None:
         super().__init__(tools, tasks, **settings)
