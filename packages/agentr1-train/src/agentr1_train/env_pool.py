@@ -8,7 +8,7 @@ import importlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import gymnasium
 
@@ -191,6 +191,5 @@ def _import_modules(names: Sequence[str]) -> None:
 
 def _task_ids(handle: EnvHandle) -> tuple[str, ...] | None:
     found = handle.attribute("task_ids")
-    if callable(found):
-        found = found()
+    found = cast(Any, found()) if callable(found) else found
     return None if found is None else tuple(str(task) for task in found)

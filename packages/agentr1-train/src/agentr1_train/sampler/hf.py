@@ -41,7 +41,7 @@ class HFSampler:
             raise ConfigError(f"sampler.max_batch = {max_batch}: at least 1 is needed.")
         self.policy_version = 0
         self._device = torch.device(device)
-        self._model = model.to(self._device).eval().requires_grad_(False)
+        self._model: Any = model.to(self._device).eval().requires_grad_(False)
         self._config = model.config.get_text_config(decoder=True)
         check_supported(self._config)
         self._tokenizer = tokenizer
@@ -188,7 +188,7 @@ class _Batch:
         first: Tensor | None = None
         size = (len(self._prompts), self._width)
         for begin, end in _chunks([len(ids) for ids in distinct]):
-            part = BufferCache(len(self._cache.layers))
+            part = BufferCache(len(self._cache.buffers))
             logits = self._read(distinct[begin:end], part)
             rows = ((source >= begin) & (source < end)).nonzero().squeeze(-1)
             if first is None:

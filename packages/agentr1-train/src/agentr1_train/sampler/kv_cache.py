@@ -36,7 +36,13 @@ class BufferLayer(DynamicLayer):
             self.keys[:, :, self.length : end] = key_states
             self.values[:, :, self.length : end] = value_states
         self.length = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
+        return self.content()
+
+    def content(self) -> tuple[Tensor, Tensor]:
+        """Return keys and values in use, as views. Shape: (B, heads, length, head_dim)."""
+        assert self.keys is not None
+        assert self.values is not None
+        return self.keys[:, :, : self.length], self.values[:, :, : self.length]
 
     def get_seq_length(self) -> int:
         """Return the number of positions in use."""
@@ -72,11 +78,12 @@ class BufferCache(Cache):
     """The layers of one batch, handed to a model as ``past_key_values``."""
 
     def __init__(self, layers: int) -> None:
-        super().__init__(layers=[BufferLayer() for _ in range(layers)])
+        self.buffers = [BufferLayer() for _ in range(layers)]
+        super().__init__(layers=list(self.buffers))
 
     def select(self, rows: Tensor, start: int) -> None:
         """Keep these rows in every layer, without the first ``start`` positions."""
-        for layer in self.layers:
+        for layer in self.buffers:
             layer.select(rows, start)
 
     def fill(self, rows: Tensor, part: "BufferCache", source: Tensor, size: tuple[int, int]) -> None:
@@ -88,8 +95,8 @@ class BufferCache(Cache):
             source: for each of ``rows`` its row in ``part``; may repeat. Shape: (b,).
             size: rows and positions of this cache.
         """
-        for mine, other in zip(self.layers, part.layers, strict=True):
-            keys, values = other.keys[:, :, : other.length], other.values[:, :, : other.length]
+        for mine, other in zip(self.buffers, part.buffers, strict=True):
+            keys, values = other.content()
             mine.fill(rows, keys.index_select(0, source), values.index_select(0, source), size)
 
 

@@ -5,7 +5,7 @@ It tokenises the text and gives every token the same log-probability. It has no 
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -69,9 +69,9 @@ def load_script(name: str) -> Script:
     if not module or not attribute:
         raise ConfigError(f"sampler.script = {name!r}: write module:function.")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        found: Any = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"sampler.script = {name!r} cannot be imported: {error}.") from error
     if not callable(found):
         raise ConfigError(f"sampler.script = {name!r} is a {type(found).__name__}, not a function.")
-    return found
+    return cast(Script, found)
