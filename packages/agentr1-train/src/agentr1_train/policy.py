@@ -106,7 +106,7 @@ def load_model(path: str, settings: ModelConfig, dtype: str = "fp32", head: bool
             if name.endswith(("dropout", "pdrop")) and isinstance(value, float):
                 setattr(config, name, 0.0)
         kind = AutoModelForCausalLM if head else AutoModel
-        with _quiet_loading():
+        with no_progress_bars():
             return kind.from_pretrained(
                 path, config=config, dtype=DTYPES[dtype], attn_implementation=settings.attention
             )
@@ -143,8 +143,8 @@ def _pre_hook(module: nn.Module, hook: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet_loading() -> Iterator[None]:
-    """Load weights without a progress bar on every rank."""
+def no_progress_bars() -> Iterator[None]:
+    """Keep transformers from drawing a progress bar on every rank."""
     from transformers.utils import logging
 
     shown = logging.is_progress_bar_enabled()

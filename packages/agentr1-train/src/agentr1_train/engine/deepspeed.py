@@ -159,7 +159,8 @@ class DeepSpeedEngine:
 
     def save(self, folder: Path) -> None:
         """Write weights, optimizer and loss scale of this rank's shard under ``folder``. A collective call."""
-        self._engine.save_checkpoint(str(folder), tag=self.name, save_latest=False)
+        with _quiet():
+            self._engine.save_checkpoint(str(folder), tag=self.name, save_latest=False)
 
     def load(self, folder: Path) -> None:
         """Restore what ``save`` wrote. A collective call.
@@ -167,7 +168,8 @@ class DeepSpeedEngine:
         Raises:
             CheckpointError: there is nothing of this engine in the folder.
         """
-        path, _ = self._engine.load_checkpoint(str(folder), tag=self.name, load_lr_scheduler_states=False)
+        with _quiet():
+            path, _ = self._engine.load_checkpoint(str(folder), tag=self.name, load_lr_scheduler_states=False)
         if path is None:
             raise CheckpointError(f"{folder} holds no {self.name}; the checkpoint is incomplete.")
 
@@ -249,8 +251,9 @@ def _import_deepspeed(settings: EngineConfig, device: torch.device) -> Any:
         DeviceError: DeepSpeed runs on another device, or does not support the precision there.
     """
     use_extensions_dir()
-    # torch 2.13 renamed two collectives that DeepSpeed 0.19 calls by their old names, once a bucket.
+    # torch 2.13 deprecates names that DeepSpeed 0.19 calls once a bucket, and one that torch itself uses on import.
     warnings.filterwarnings("ignore", r"`torch\.distributed\.\w+` is deprecated", FutureWarning)
+    warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
     import deepspeed
     from deepspeed.accelerator import get_accelerator
 
@@ -271,7 +274,7 @@ def _import_deepspeed(settings: EngineConfig, device: torch.device) -> Any:
 
 
 def _quiet() -> contextlib.AbstractContextManager[Any]:
-    """Drop what DeepSpeed prints while it sets up; errors and warnings go to standard error and stay."""
+    """Drop what DeepSpeed prints while it sets up, saves and loads; errors and warnings go to standard error and stay."""
     return contextlib.redirect_stdout(None)
 
 

@@ -1,0 +1,35 @@
+"""Carries the policy's weights from the engine to the sampler, tensor by tensor, and counts the versions.
+
+Every rank has a sampler and every rank reads the whole stream: under ZeRO-3 the engine gathers buckets of parameters on
+all ranks together. Names are those of the transformers model, without our wrapper's prefix; tied weights come once.
+"""
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from agentr1_train.engine.deepspeed import DeepSpeedEngine
+from agentr1_train.sampler.base import Sampler
+
+WRAPPER = "model."
+"""Where ``PolicyModel`` keeps the transformers model."""
+
+
+def policy_weights(engine: DeepSpeedEngine) -> Iterator[tuple[str, Tensor]]:
+    """Yield (transformers name, whole tensor) of a policy's engine. A collective call; each is valid until the next."""
+    for name, tensor in engine.named_weights():
+        yield name.removeprefix(WRAPPER), tensor
+
+
+def sync_weights(engine: DeepSpeedEngine, sampler: Sampler, version: int | None = None) -> int:
+    """Load the engine's weights into the sampler and return the new policy version. A collective call.
+
+    Args:
+        engine: of a ``PolicyModel``.
+        sampler: made from the same model.
+        version: the version to set, when a run resumes; by default one more than the sampler has.
+    """
+    if version is None:
+        version = sampler.policy_version + 1
+    sampler.load_weights(version, policy_weights(engine))
+    return version
