@@ -1,14 +1,20 @@
 """Estimators against golden answers, closed forms and invariances."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agentr1_train.advantages.base import CreditTrajectory, flat_groups
+from agentr1_train.advantages.base import Credit, CreditTrajectory, TokenCredit, flat_groups
+from agentr1_train.advantages.bilevel_gae import bilevel_gae
+from agentr1_train.advantages.gigpo import gigpo
+from agentr1_train.advantages.layered import layered
 from agentr1_train.advantages.registry import ESTIMATORS, estimate
+from agentr1_train.advantages.remax import remax
 from agentr1_train.advantages.shaping import permute_rewards, subtract_kl
+from agentr1_train.advantages.token_gae import token_gae
 from agentr1_train.errors import ConfigError, UnknownNameError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,6 +52,7 @@ def from_golden(case: dict[str, Any]) -> list[CreditTrajectory]:
             state_keys=tuple(item["state_keys"]),
             parts={name: tuple(part) for name, part in item["parts"].items()},
             token_values=tuple(map(tuple, item["token_values"])),
+            greedy_return=case.get("greedy_returns", {}).get(item["group"]),
         )
         for member, item in enumerate(case["trajectories"])
     ]
@@ -57,7 +64,18 @@ def assert_rows(got, wanted) -> None:
         assert list(row) == pytest.approx(golden, abs=1e-6, rel=1e-6)
 
 
-@pytest.mark.parametrize(("name", "count"), [("step_gae", 30), ("reinforce", 10), ("grpo", 5), ("rloo", 5)])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [
+        ("step_gae", 30),
+        ("reinforce", 10),
+        ("reinforce_pp", 5),
+        ("reinforce_pp_baseline", 5),
+        ("grpo", 5),
+        ("dr_grpo", 5),
+        ("rloo", 5),
+    ],
+)
 def test_golden_answers(shared: Path, name: str, count: int):
     cases = golden_cases(shared, name)
     assert len(cases) == count
@@ -70,6 +88,35 @@ def test_golden_answers(shared: Path, name: str, count: int):
         if "returns" in case:
             assert credit.returns is not None
             assert_rows(credit.returns, case["returns"])
+
+
+def arguments(case: dict[str, Any]) -> dict[str, Any]:
+    names = ("gamma", "lam", "bootstrap_truncated", "gamma_step", "lam_step", "step_weight", "divide_by_std")
+    return {name: case[name] for name in names if name in case}
+
+
+@pytest.mark.parametrize(("estimator", "count"), [(gigpo, 20), (remax, 5), (layered, 5)])
+def test_golden_answers_of_functions(shared: Path, estimator: Callable[..., Credit], count: int):
+    cases = golden_cases(shared, estimator.__name__)
+    assert len(cases) == count
+    for case in cases:
+        credit = estimator(from_golden(case), **arguments(case))
+        assert_rows(credit.advantages, case["raw"])
+
+
+@pytest.mark.parametrize("estimator", [token_gae, bilevel_gae])
+def test_golden_answers_at_tokens(shared: Path, estimator: Callable[..., TokenCredit]):
+    cases = golden_cases(shared, estimator.__name__)
+    assert len(cases) == 20
+    for case in cases:
+        credit = estimator(from_golden(case), **arguments(case))
+        for row, golden in zip(credit.raw, case["raw"], strict=True):
+            assert_rows(row, golden)
+        for row, golden in zip(credit.returns, case.get("returns", credit.returns), strict=True):
+            assert_rows(row, golden)
+        flat = [value for item in credit.advantages for step in item for value in step]
+        unwhitened = [value for item in credit.raw for step in item for value in step]
+        assert flat == pytest.approx(case.get("whitened_flat", unwhitened), abs=1e-6, rel=1e-6)
 
 
 rewards_lists = st.lists(st.floats(-2, 2), min_size=1, max_size=5)
@@ -88,7 +135,16 @@ def batches(draw) -> list[CreditTrajectory]:
             lengths = tuple(draw(st.lists(st.integers(0, 4), **fixed)))
             cut = draw(st.booleans())
             batch.append(
-                trajectory(rewards, values, group=group, member=member, lengths=lengths, truncated=cut, final_value=0.7)
+                trajectory(
+                    rewards,
+                    values,
+                    group=group,
+                    member=member,
+                    lengths=lengths,
+                    truncated=cut,
+                    final_value=0.7,
+                    state_keys=tuple(draw(st.lists(st.sampled_from("abc"), **fixed))),
+                )
             )
     return batch
 
@@ -108,8 +164,10 @@ def test_reordering_trajectories_changes_nothing(name: str, batch: list[CreditTr
 @given(batch=batches())
 def test_empty_responses_stay_in_credit_and_make_no_nan(name: str, batch: list[CreditTrajectory]):
     credit = estimate(batch, Settings(name))
-    emptied = [replace(item, lengths=(0,) * len(item.lengths)) for item in batch]
-    assert estimate(emptied, Settings(name)) == credit
+    emptied = estimate([replace(item, lengths=(0,) * len(item.lengths)) for item in batch], Settings(name))
+    assert emptied.raw == credit.raw
+    if not name.startswith("reinforce_pp"):  # whitened over tokens
+        assert emptied == credit
     assert all(abs(value) < 1e9 for row in credit.advantages for value in row)
 
 
@@ -133,14 +191,14 @@ def test_truncated_is_not_terminated():
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_a_reward_on_the_last_step_reaches_the_first(name: str):
     values = [0.0, 0.0, 0.0]
-    won = trajectory([0.0, 0.0, 1.0], values, member=0)
-    lost = trajectory([0.0, 0.0, 0.0], values, member=1)
+    won = trajectory([0.0, 0.0, 1.0], values, member=0, state_keys=("a", "b", "c"))
+    lost = trajectory([0.0, 0.0, 0.0], values, member=1, state_keys=("a", "b", "d"))
     credit = estimate([won, lost], Settings(name))
     assert credit.raw[0][0] > credit.raw[1][0]
     assert credit.advantages[0][0] > 0 > credit.advantages[1][0]
 
 
-@pytest.mark.parametrize("name", ["grpo", "rloo"])
+@pytest.mark.parametrize("name", ["grpo", "rloo", "dr_grpo"])
 def test_a_group_of_one_keeps_its_return_at_every_step(name: str):
     lone = trajectory([0.25, 0.5], group=3)
     others = [trajectory([1.0], group=4, member=m) for m in range(2)]
@@ -169,6 +227,46 @@ def test_reinforce_credits_what_followed_and_not_what_came_before():
 
 def test_a_step_without_reward_is_a_step():
     assert len(estimate([trajectory([0.0, 0.0])], Settings("reinforce")).advantages[0]) == 2
+
+
+def test_whitening_over_tokens_counts_a_step_as_often_as_it_has_tokens():
+    long, short = trajectory([1.0], lengths=(3,)), trajectory([-3.0], member=1, lengths=(1,))
+    credit = estimate([long, short], Settings("reinforce_pp"))
+    assert credit.advantages == ((pytest.approx(0.5),), (pytest.approx(-1.5),))
+
+
+def test_gigpo_compares_steps_that_met_the_same_state():
+    left = trajectory([0.0, 1.0], member=0, state_keys=("start", "left"))
+    right = trajectory([0.0, 0.0], member=1, state_keys=("start", "right"))
+    rows = gigpo([left, right], gamma=1.0, step_weight=10.0, divide_by_std=False).advantages
+    assert rows == ((0.5 + 10 * 0.5, 0.5), (-0.5 - 10 * 0.5, -0.5))
+
+
+def test_gigpo_does_not_compare_across_groups():
+    first = trajectory([1.0], group=0, state_keys=("a",))
+    second = trajectory([0.0], group=1, state_keys=("a",))
+    assert gigpo([first, second], gamma=1.0).advantages == ((1.0,), (0.0,))
+
+
+def test_token_gae_crosses_steps_and_empty_responses():
+    item = trajectory([0.0, 2.0, 1.0], lengths=(2, 1, 0), token_values=((0.0, 0.0), (0.0,), ()))
+    credit = token_gae([item], gamma=0.5, lam=1.0, bootstrap_truncated=True)
+    assert credit.returns == (((0.75, 1.5), (3.0,), ()),)
+
+
+def test_bilevel_gae_treats_a_step_without_reward_as_a_step():
+    item = trajectory([0.0, 1.0], [0.0, 0.0], lengths=(1, 2), token_values=((0.0,), (0.0, 0.0)))
+    credit = bilevel_gae([item], gamma_step=0.5, gamma=0.9)
+    assert credit.returns == (((0.5,), (0.9, 1.0)),)
+
+
+def test_estimators_say_what_they_miss():
+    with pytest.raises(ConfigError, match="'remax' needs a greedy rollout"):
+        remax([trajectory([1.0])])
+    with pytest.raises(ConfigError, match=r"needs the reward part 'env'.*info\['reward/env'\]"):
+        layered([trajectory([1.0])])
+    with pytest.raises(ConfigError, match="one value of the critic at each trained token"):
+        token_gae([trajectory([1.0])], gamma=1.0, lam=1.0, bootstrap_truncated=True)
 
 
 def test_an_unknown_estimator_raises_and_suggests():

@@ -50,6 +50,13 @@ def test_whitening_a_ragged_list_is_over_all_rows_and_keeps_the_shape():
     assert ops.whiten_ragged([[1.0], [], [2.0, 6.0]]) == ((first,), (), (second, third))
 
 
+def test_weighted_moments_are_those_of_the_repeated_values():
+    centre, scale = ops.weighted_moments([1.0, 5.0, 2.0], [3, 0, 2])
+    assert centre == pytest.approx(ops.mean([1.0, 1.0, 1.0, 2.0, 2.0]))
+    assert scale == pytest.approx(ops.std([1.0, 1.0, 1.0, 2.0, 2.0]) + 1e-8)
+    assert ops.weighted_moments([4.0, 5.0], [1, 0]) == (0.0, 1.0)
+
+
 def test_discounted_sums_closed_form():
     assert ops.discounted_sums([1.0, 0.0, 4.0], 0.5) == [2.0, 2.0, 4.0]
     assert ops.discounted_sums([], 0.5) == []

@@ -27,6 +27,9 @@ def settings(preset: str, optimizer: OptimizerConfig | None = None, **given: Any
         ("cispo", "grpo", "token", "cispo", "token_mean", 0.2, 0.2, 0.0, "none"),
         ("rloo", "rloo", "token", "reinforce", "token_mean", 0.2, 0.2, 0.0, "reward"),
         ("reinforce", "reinforce", "token", "reinforce", "token_mean", 0.2, 0.2, 0.0, "reward"),
+        ("dr_grpo", "dr_grpo", "token", "clip", "token_sum_norm", 0.2, 0.2, 0.0, "none"),
+        ("reinforce_pp", "reinforce_pp", "token", "clip", "token_mean", 0.2, 0.2, 0.0, "reward"),
+        ("gigpo", "gigpo", "token", "clip", "step_mean", 0.2, 0.2, 0.0, "loss"),
         ("agent_r1", "step_gae", "token", "clip", "token_mean", 0.2, 0.2, 3.0, "none"),
     ],
 )

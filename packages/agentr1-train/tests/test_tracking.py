@@ -193,6 +193,39 @@ def test_rollouts_come_back_equal(tmp_path: Path):
     assert table["advantage"] == [1.0, -1.0, 0.5, None, None]
 
 
+def test_another_process_reads_whole_files_while_the_run_rewrites_them(tmp_path: Path):
+    path = tmp_path / "step.parquet"
+    write_rollouts(path, TRAJECTORIES)
+    script = """
+import sys; from pathlib import Path
+from agentr1_train.tracking import read_rollouts
+print("ready", flush=True)
+print({len(read_rollouts(Path(sys.argv[1]))) for _ in range(40)})
+"""
+    with subprocess.Popen([sys.executable, "-c", script, str(path)], stdout=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == "ready\n"
+        while reader.poll() is None:
+            write_rollouts(path, TRAJECTORIES)
+        assert reader.stdout.read() == "{3}\n"
+
+
+def test_events_survive_a_kill(tmp_path: Path):
+    script = """
+import os, signal, sys; from pathlib import Path
+from agentr1_train.config import TrackingConfig
+from agentr1_train.tracking import Tracker
+tracker = Tracker(Path(sys.argv[1]), TrackingConfig(tensorboard=False, progress=False), total=9)
+for step in range(1, 4):
+    tracker.log("update", step, {"policy/loss": step / 7})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False, timeout=120)
+    assert done.returncode == -9
+    events = read_events(tmp_path / "events.jsonl")
+    assert [event["policy/loss"] for event in events] == [1 / 7, 2 / 7, 3 / 7]
+
+
 def test_an_empty_rollout_is_a_file_without_rows(tmp_path: Path):
     write_rollouts(tmp_path / "none.parquet", [])
     assert read_rollouts(tmp_path / "none.parquet") == []

@@ -35,6 +35,17 @@ def whiten(values: Sequence[float]) -> list[float]:
     return [(value - centre) / scale for value in values]
 
 
+def weighted_moments(values: Sequence[float], counts: Sequence[int]) -> tuple[float, float]:
+    """Return mean and ``std + 1e-8`` of values that occur ``counts`` times each; 0 and 1 of fewer than two in all."""
+    total = sum(counts)
+    if total < 2:
+        return 0.0, 1.0
+    pairs = list(zip(values, counts, strict=True))
+    centre = math.fsum(value * count for value, count in pairs) / total
+    variance = math.fsum(count * (value - centre) ** 2 for value, count in pairs) / (total - 1)
+    return centre, math.sqrt(variance) + WHITEN_EPS
+
+
 def whiten_ragged(rows: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
     """Whiten over all values of all rows together. Shape: ragged in, the same shape out."""
     return unflatten(whiten([value for row in rows for value in row]), rows)

@@ -81,10 +81,13 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "pspo": _STEPPO,
         "turn_ppo": _preset("step_gae", "step", "clip", "step_mean", gamma=0.99, lam=0.9, critic_lr=1e-5),
         "grpo": _preset("grpo", "token", "clip", "step_mean", kl="loss", kl_form="k3", kl_coef=0.001),
+        "dr_grpo": _preset("dr_grpo", "token", "clip", "token_sum_norm"),
         "gspo": _preset("grpo", "trajectory", "clip", "trajectory_mean", clip_low=3e-4, clip_high=4e-4),
         "cispo": _preset("grpo", "token", "cispo", "token_mean"),
         "rloo": _preset("rloo", "token", "reinforce", "token_mean", kl="reward"),
         "reinforce": _preset("reinforce", "token", "reinforce", "token_mean", kl="reward"),
+        "reinforce_pp": _preset("reinforce_pp", "token", "clip", "token_mean", kl="reward"),
+        "gigpo": _preset("gigpo", "token", "clip", "step_mean", kl="loss", kl_form="k3", kl_coef=0.001),
         "agent_r1": _preset("step_gae", "token", "clip", "token_mean", dual_clip=3.0, bootstrap_truncated=False),
     }
 )

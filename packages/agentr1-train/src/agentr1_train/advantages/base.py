@@ -65,6 +65,21 @@ class Credit:
     """The advantages before whitening."""
 
 
+TokenFloats = tuple[StepFloats, ...]
+"""One float for each trained token of each step of each trajectory, ragged."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCredit:
+    """What an estimator hands back that tells the tokens of a step apart."""
+
+    advantages: TokenFloats
+    returns: TokenFloats
+    """Targets of the critic at every trained token."""
+    raw: TokenFloats
+    """The advantages before whitening."""
+
+
 class CreditSettings(Protocol):
     """The settings an estimator may read; ``presets.AlgorithmSettings`` has them."""
 
@@ -105,6 +120,13 @@ def returns_by_group(trajectories: Sequence[CreditTrajectory]) -> dict[int, list
     return groups
 
 
+def centred_returns(trajectories: Sequence[CreditTrajectory]) -> list[float]:
+    """Return ``R - mean_g`` of each trajectory; a group of one has nothing to compare with and keeps its return."""
+    groups = returns_by_group(trajectories)
+    means = {index: ops.mean(found) if len(found) > 1 else 0.0 for index, found in groups.items()}
+    return [item.total_reward - means[item.group] for item in trajectories]
+
+
 def flat_groups(trajectories: Sequence[CreditTrajectory]) -> frozenset[int]:
     """Return the groups of two or more trajectories whose returns are all equal: they carry no relative signal."""
     groups = returns_by_group(trajectories)
@@ -123,6 +145,28 @@ def step_values(item: CreditTrajectory, estimator: str) -> tuple[float, ...]:
             "Train with a critic, or take an estimator without one: grpo, rloo, reinforce."
         )
     return item.values
+
+
+def token_values(item: CreditTrajectory, estimator: str) -> StepFloats:
+    """Return the critic's values at the trained tokens of a trajectory.
+
+    Raises:
+        ConfigError: the trajectory has none, or not one for each trained token.
+    """
+    if item.token_values is None or tuple(map(len, item.token_values)) != item.lengths:
+        raise ConfigError(
+            f"estimator {estimator!r} needs one value of the critic at each trained token; trajectory "
+            f"({item.group}, {item.member}) has {item.lengths} tokens and other values."
+        )
+    return item.token_values
+
+
+def whitened_by_tokens(trajectories: Sequence[CreditTrajectory], raw: StepFloats) -> Credit:
+    """Whiten over trained tokens: a step counts as often as it has tokens. Fewer than two tokens change nothing."""
+    values = [value for row in raw for value in row]
+    counts = [length for item in trajectories for length in item.lengths]
+    centre, scale = ops.weighted_moments(values, counts)
+    return Credit(tuple(tuple((value - centre) / scale for value in row) for row in raw), returns=None, raw=raw)
 
 
 def whitened(raw: StepFloats, returns: StepFloats | None = None) -> Credit:
