@@ -100,6 +100,21 @@ def test_tensorboard_gets_the_numbers(tmp_path: Path):
     assert set(reader.Tags()["scalars"]) == {"policy/loss", "time/elapsed"}
 
 
+def test_tensorboard_forgets_what_a_resumed_run_does_again(tmp_path: Path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = TrackingConfig(progress=False)
+    with Tracker(tmp_path, config, total=3) as tracker:
+        tracker.log("update", 1, {"policy/loss": 0.5})
+        mark = tracker.mark(1)
+        tracker.log("update", 2, {"policy/loss": 0.25})
+    with Tracker(tmp_path, config, total=3, resume=mark) as tracker:
+        tracker.log("update", 2, {"policy/loss": 0.125})
+    reader = EventAccumulator(str(tmp_path / "tensorboard"))
+    reader.Reload()
+    assert [(event.step, event.value) for event in reader.Scalars("policy/loss")] == [(1, 0.5), (2, 0.125)]
+
+
 def test_wandb_that_is_not_installed_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
     with pytest.raises(ConfigError, match=r"pip install 'agentr1-train\[wandb\]'"):

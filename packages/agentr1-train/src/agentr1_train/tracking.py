@@ -317,7 +317,7 @@ def _open_tensorboard(run_dir: Path, done: int) -> Any:
 def _open_wandb(run_dir: Path, project: str, recipe: Mapping[str, Any]) -> Any:
     """Start a W&B run, or go on with the one whose id lies in the run folder."""
     try:
-        import wandb  # an extra
+        import wandb  # an extra  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise ConfigError(
             "tracking.wandb_project is set and wandb is not installed. Install it with "
