@@ -5,6 +5,7 @@ these threads do not. Both start when first used and start anew in a forked chil
 """
 
 import asyncio
+import atexit
 import os
 import queue
 import threading
@@ -68,21 +69,33 @@ class BackgroundLoop:
     """One event loop on a daemon thread, so that an async tool keeps one loop whoever calls it."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._forget()
         os.register_at_fork(after_in_child=self._forget)
+        atexit.register(self.stop)
 
     def get(self) -> asyncio.AbstractEventLoop:
-        """The running loop."""
+        """The running loop; started when first asked for."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                threading.Thread(target=self._loop.run_forever, name="agentr1-tools-loop", daemon=True).start()
+                self._thread = threading.Thread(target=self._loop.run_forever, name="agentr1-tools-loop", daemon=True)
+                self._thread.start()
             return self._loop
+
+    def stop(self) -> None:
+        """Stop and close the loop, unless a job blocks it; then it ends with the process."""
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(timeout=1)
+            if not thread.is_alive():
+                loop.close()
 
     def _forget(self) -> None:
         self._lock = threading.Lock()
-        self._loop = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
 
 
 # Two pools: a caller waits for an executor, so sharing one pool could leave no thread to wait for.

@@ -81,7 +81,7 @@ class _Scan:
             return self._behind(start)
         end = _skip(self.text, end)
         if not self.text.startswith(CLOSE, end):
-            rest = self.text[end : end + 20]
+            rest = self.text[end : end + 20].partition("<")[0].strip()
             problem = f"unexpected {rest!r} after the call; close it with {CLOSE}" if rest else f"{CLOSE} is missing"
             self.fail(problem, start)
             return self._behind(start)

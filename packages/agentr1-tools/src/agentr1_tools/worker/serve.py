@@ -68,20 +68,21 @@ def serve(channel: Channel, tool: BaseTool) -> None:
         return
     channel.send({"ready": True, "error": ""})
     own = frozenset(processes.descendants(os.getpid())) if processes.has_children() else frozenset[int]()
-    with asyncio.Runner() as runner:
-        while True:
-            try:
-                request = channel.receive()
-            except ChannelClosed:
-                break
-            # Holds even when the parent is gone and the tool keeps the interpreter lock: the kernel ends this process.
-            signal.setitimer(signal.ITIMER_REAL, float(request["timeout"]) + _BACKSTOP_SECONDS)
-            result = _execute(tool, request["params"], runner)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            if processes.has_children():
-                processes.kill_below(os.getpid(), keep=own)
-                processes.reap_strays()
-            _answer(channel, result)
+    runner = asyncio.Runner()  # makes its loop when a tool first asks for one
+    while True:
+        try:
+            request = channel.receive()
+        except ChannelClosed:
+            break
+        # Holds even when the parent is gone and the tool keeps the interpreter lock: the kernel ends this process.
+        signal.setitimer(signal.ITIMER_REAL, float(request["timeout"]) + _BACKSTOP_SECONDS)
+        result = _execute(tool, request["params"], runner)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if processes.has_children():
+            processes.kill_below(os.getpid(), keep=own)
+            processes.reap_strays()
+        _answer(channel, result)
+    runner.close()
     tool.close()
 
 

@@ -1,0 +1,150 @@
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from agentr1_tools import ToolBox, ToolCall, load_tool
+from agentr1_tools.errors import ToolConfigError, ToolOpenError
+from agentr1_tools.wiki_index import Passage, WikiIndex
+from agentr1_tools.wiki_search import WikiSearch
+
+INDEX = WikiIndex(
+    [Passage(number, f"Town {number}", (f"Town {number} has a harbour.", "It is old.")) for number in range(9)]
+)
+
+
+@pytest.fixture
+def retriever():
+    """A real HTTP retriever on loopback; `answer` decides what it says, `seen` holds what it was asked."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.server.seen.append((self.path, body))
+            status, answer = self.server.answer(body)
+            payload = json.dumps(answer).encode() if not isinstance(answer, bytes) else answer
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(payload)))
+            self.end_headers()
+            try:
+                self.wfile.write(payload)
+            except (BrokenPipeError, ConnectionResetError):
+                return  # the client had given up
+
+        def log_message(self, *args):
+            """Stay silent."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.seen = []
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_data_is_a_list_of_passages_and_text_is_numbered(open_box):
+    box = open_box([WikiSearch(index=INDEX)])
+    result = box.call(ToolCall("wiki_search", {"query": "town 3"}))
+    assert len(result.data) == 5
+    assert result.data[0] == {
+        "title": "Town 3",
+        "text": "Town 3 has a harbour. It is old.",
+        "score": pytest.approx(result.data[0]["score"]),
+        "id": 3,
+    }
+    assert result.text.startswith("[1] Town 3\nTown 3 has a harbour. It is old.\n\n[2] Town")
+
+
+def test_max_results_is_the_calls_or_the_configured_one(open_box):
+    box = open_box([WikiSearch(index=INDEX, max_results=2)])
+    assert len(box.call(ToolCall("wiki_search", {"query": "town"})).data) == 2
+    assert len(box.call(ToolCall("wiki_search", {"query": "town", "max_results": 3})).data) == 3
+    assert box.call(ToolCall("wiki_search", {"query": "town", "max_results": 21})).error == "INVALID_ARGUMENT"
+    assert box.call(ToolCall("wiki_search", {"query": ""})).error == "INVALID_ARGUMENT"
+
+
+def test_nothing_found_is_a_success_that_says_so(open_box):
+    result = open_box([WikiSearch(index=INDEX)]).call(ToolCall("wiki_search", {"query": "volcano"}))
+    assert (result.ok, result.data) == (True, [])
+    assert result.text == "No passage found for 'volcano'."
+
+
+def test_a_corpus_file_through_the_registry(open_box, tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    path.write_text('{"title": "Oslo", "text": "Oslo is a city."}\n', encoding="utf-8")
+    box = open_box([load_tool("wiki_search", corpus=path)])
+    assert box.call(ToolCall("wiki_search", {"query": "oslo"})).data[0]["title"] == "Oslo"
+
+
+def test_a_wrong_configuration_is_said():
+    with pytest.raises(ToolConfigError, match="not several"):
+        WikiSearch(corpus="x", url="http://y")
+    with pytest.raises(ToolConfigError, match="legal are 1 to 20"):
+        WikiSearch(index=INDEX, max_results=0)
+    with pytest.raises(ToolConfigError, match="unexpected keyword"):
+        load_tool("wiki_search", corpsu="x")
+    with pytest.raises(ToolOpenError, match="nothing to search"):
+        ToolBox([WikiSearch()]).open()
+    with pytest.raises(ToolOpenError, match="no corpus at"):
+        ToolBox([WikiSearch("nowhere.jsonl")]).open()
+
+
+def test_the_retriever_protocol(open_box, retriever):
+    retriever.answer = lambda body: (
+        200,
+        {
+            "result": [
+                [
+                    {"document": {"id": "7", "contents": '"Oslo"\nOslo is a city.\nIt has a fjord.'}, "score": 2.5},
+                    {"document": {"title": "Bergen", "text": "Bergen is wet."}, "score": 1},
+                ]
+            ]
+        },
+    )
+    result = open_box([WikiSearch(url=f"{retriever.url}/")]).call(ToolCall("wiki_search", {"query": "norway"}))
+    assert retriever.seen == [("/retrieve", {"queries": ["norway"], "topk": 5, "return_scores": True})]
+    assert result.data == [
+        {"title": "Oslo", "text": "Oslo is a city.\nIt has a fjord.", "score": 2.5, "id": "7"},
+        {"title": "Bergen", "text": "Bergen is wet.", "score": 1.0, "id": 1},
+    ]
+
+
+def test_documents_without_scores_are_read(open_box, retriever):
+    retriever.answer = lambda body: (200, {"result": [[{"contents": '"Oslo"\nA city.'}]]})
+    result = open_box([WikiSearch(url=f"{retriever.url}/retrieve")]).call(ToolCall("wiki_search", {"query": "norway"}))
+    assert result.data == [{"title": "Oslo", "text": "A city.", "score": 0.0, "id": 0}]
+    assert retriever.seen[0][0] == "/retrieve"
+
+
+@pytest.mark.parametrize(
+    "answer", [(500, {}), (200, b"no json"), (200, {"results": []}), (200, {"result": [[{"document": {}}]]}), (200, [])]
+)
+def test_a_retriever_that_fails_is_NETWORK_ERROR(open_box, retriever, answer):
+    retriever.answer = lambda body: answer
+    result = open_box([WikiSearch(url=retriever.url)]).call(ToolCall("wiki_search", {"query": "norway"}))
+    assert result.error == "NETWORK_ERROR"
+
+
+def test_no_retriever_is_NETWORK_ERROR(open_box, retriever):
+    retriever.server_close()
+    result = open_box([WikiSearch(url=retriever.url)]).call(ToolCall("wiki_search", {"query": "norway"}))
+    assert result.error == "NETWORK_ERROR"
+
+
+def test_a_slow_retriever_is_TIMEOUT_at_the_limit(open_box, retriever):
+    retriever.answer = lambda body: (time.sleep(1.5), (200, {"result": [[]]}))[1]
+    box = open_box([WikiSearch(url=retriever.url)])
+    started = time.perf_counter()
+    assert box.call(ToolCall("wiki_search", {"query": "norway"})).error == "TIMEOUT"
+    assert 0.45 < time.perf_counter() - started < 1.2
+
+
+def test_the_limits_of_the_two_ways():
+    assert WikiSearch(index=INDEX).timeout == 0.3
+    assert WikiSearch(url="http://127.0.0.1:1").timeout == 0.5
+    assert WikiSearch(url="http://127.0.0.1:1", timeout=3).timeout == 3

@@ -1,0 +1,245 @@
+"""Timeouts that hold, and nothing left behind: each tool here misbehaves in a way of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from agentr1_tools import BaseTool, ToolCall
+from agentr1_tools.errors import ToolOpenError
+from agentr1_tools.worker import processes
+
+pytestmark = pytest.mark.usefixtures("no_process_left")
+CALL = ToolCall("probe", {"x": 1})
+
+
+def backtrack(params):
+    return {"status": "success", "data": bool(re.match(r"(a+)+$", "a" * 64 + "b"))}
+
+
+def ignore_sigterm(params):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(1)
+
+
+def hold_stdout_in_a_fork(params):
+    if os.fork() == 0:
+        time.sleep(600)
+    time.sleep(600)
+
+
+def hide_in_a_daemon(params):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            time.sleep(600)
+        os._exit(0)
+    os.wait()
+    time.sleep(600)
+
+
+def start_a_shell(params):
+    subprocess.run("sleep 600 & sleep 600", shell=True, check=False)
+
+
+@pytest.mark.parametrize("execute", [backtrack, ignore_sigterm, hold_stdout_in_a_fork, hide_in_a_daemon, start_a_shell])
+def test_a_call_is_cut_off_at_its_limit_and_leaves_nothing(open_box, make_tool, execute):
+    tool = make_tool(
+        lambda params: execute(params) if params["x"] else {"status": "success", "data": "fine"}, timeout=0.2
+    )
+    box = open_box([tool])
+    before = len(processes.descendants(os.getpid()))
+    for _ in range(2):
+        started = time.perf_counter()
+        result = box.call(CALL)
+        assert time.perf_counter() - started < 0.2 + 0.5
+        assert result.error == "TIMEOUT"
+        assert result.text == "Error [TIMEOUT]: the tool gave no answer within 0.2 s and was stopped"
+        assert result.metrics["seconds"] >= 0.2
+        assert box.call(ToolCall("probe", {"x": 0})).data == "fine"
+        assert len(processes.descendants(os.getpid())) <= before
+
+
+def test_the_model_cannot_set_the_limit(open_box, make_tool):
+    box = open_box([make_tool(backtrack, timeout=0.1)])
+    started = time.perf_counter()
+    assert box.call(ToolCall("probe", {"x": 1, "timeout": 600})).error == "TIMEOUT"
+    assert time.perf_counter() - started < 1
+
+
+def test_a_child_left_running_by_a_call_that_succeeded_is_killed(open_box, make_tool):
+    def leave_a_child(params):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(600)
+        return {"status": "success", "data": pid}
+
+    box = open_box([make_tool(leave_a_child, timeout=5, cacheable=False)])
+    result = box.call(CALL)
+    assert result.ok
+    assert not os.path.exists(f"/proc/{result.data}")
+    assert box.call(CALL).ok
+
+
+def test_a_child_the_tool_opened_with_stays(open_box, make_tool):
+    class Helper(BaseTool):
+        name, description, timeout, cacheable = "probe", "Keeps a helper process.", 5, False
+
+        def open(self):
+            self.helper = subprocess.Popen(["sleep", "600"])
+
+        def execute(self, params):
+            subprocess.Popen(["sleep", "600"])
+            return {"status": "success", "data": [self.helper.pid, self.helper.poll()]}
+
+    box = open_box([Helper()])
+    first, second = (box.call(ToolCall("probe")) for _ in range(2))
+    assert first.data == second.data
+    assert first.data[1] is None
+
+
+@pytest.mark.parametrize(
+    ("execute", "code"),
+    [
+        (lambda params: os._exit(0), "EXECUTION_ERROR"),
+        (lambda params: os.kill(os.getpid(), signal.SIGSEGV), "EXECUTION_ERROR"),
+        (lambda params: sys.exit(3), "EXECUTION_ERROR"),
+        (lambda params: 1 / 0, "EXECUTION_ERROR"),
+        (lambda params: {"status": "success", "data": object()}, "INVALID_RESULT"),
+        (lambda params: None, "INVALID_RESULT"),
+    ],
+)
+def test_a_crash_is_an_error_and_the_next_call_works(open_box, make_tool, execute, code):
+    box = open_box(
+        [make_tool(lambda params: execute(params) if params["x"] else {"status": "success", "data": 7}, timeout=5)]
+    )
+    assert box.call(CALL).error == code
+    assert box.call(ToolCall("probe", {"x": 0})).data == 7
+
+
+def test_workers_are_used_again_and_are_not_this_process(open_box, make_tool):
+    box = open_box([make_tool(lambda params: {"status": "success", "data": os.getpid()}, cacheable=False)])
+    pids = {box.call(CALL).data for _ in range(5)}
+    assert len(pids) == 1
+    assert os.getpid() not in pids
+
+
+def test_calls_at_the_same_time_use_several_workers_up_to_the_limit(open_box, make_tool):
+    def slow(params):
+        time.sleep(0.1)
+        return {"status": "success", "data": os.getpid()}
+
+    box = open_box([make_tool(slow, timeout=5, cacheable=False)], workers=3)
+    results = box.call_many([CALL] * 9)
+    assert len({result.data for result in results}) == 3
+
+
+def test_opening_is_not_on_the_clock_of_a_call(open_box, make_tool):
+    tool = make_tool(lambda params: {"status": "success", "data": 1}, timeout=0.2)
+    tool.open = lambda: time.sleep(0.6)
+    box = open_box([tool])
+    result = box.call(CALL)
+    assert result.ok
+    assert result.metrics["seconds"] < 0.2
+
+
+def test_a_tool_that_cannot_open_is_named_and_leaves_nothing(open_box, make_tool):
+    tool = make_tool(lambda params: {})
+    tool.open = lambda: 1 / 0
+    with pytest.raises(ToolOpenError, match=r"tool 'probe' cannot be opened: ZeroDivisionError"):
+        open_box([tool])
+    tool.open = lambda: os._exit(1)
+    with pytest.raises(ToolOpenError, match="ended while open"):
+        open_box([tool])
+
+
+def test_what_a_tool_prints_does_not_reach_stdout(open_box, make_tool, capfd):
+    def chatter(params):
+        print("chatter")
+        os.write(1, b"more chatter\n")
+        return {"status": "success", "data": 1}
+
+    assert open_box([make_tool(chatter)]).call(CALL).ok
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "chatter" in err
+
+
+def test_an_async_tool_that_is_not_cooperative_runs_in_a_worker(open_box):
+    class Slow(BaseTool):
+        name, description, timeout = "probe", "Async.", 5
+
+        async def execute(self, params):
+            return {"status": "success", "data": os.getpid()}
+
+    assert open_box([Slow()]).call(ToolCall("probe")).data != os.getpid()
+
+
+def test_closing_cancels_what_runs(open_box, make_tool):
+    box = open_box([make_tool(lambda params: time.sleep(600), timeout=30)])
+    results = []
+    caller = threading.Thread(target=lambda: results.append(box.call(CALL)))
+    caller.start()
+    time.sleep(0.3)
+    box.close()
+    caller.join(5)
+    assert [result.error for result in results] == ["CANCELLED"]
+    assert box.call(CALL).error == "CANCELLED"
+
+
+def test_a_forked_child_gets_workers_of_its_own(open_box, make_tool):
+    box = open_box([make_tool(lambda params: {"status": "success", "data": os.getpid()}, timeout=5, cacheable=False)])
+    worker = box.call(CALL).data
+    pid = os.fork()
+    if pid == 0:
+        result = box.call(CALL)
+        box.close()
+        os._exit(0 if result.ok and result.data != worker else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert box.call(CALL).data == worker
+
+
+def test_a_box_that_is_dropped_closes_itself(make_tool):
+    from agentr1_tools import ToolBox
+
+    box = ToolBox([make_tool(lambda params: {"status": "success", "data": 1})])
+    assert box.call(CALL).ok
+    del box
+
+
+def test_the_way_to_a_worker_costs_well_below_a_millisecond(open_box, make_tool):
+    box = open_box([make_tool(lambda params: {"status": "success", "data": 1}, cacheable=False)])
+    seconds = []
+    for _ in range(300):
+        started = time.perf_counter()
+        box.call(CALL)
+        seconds.append(time.perf_counter() - started)
+    assert sorted(seconds)[150] < 0.001
+
+
+def test_a_tool_of_a_module_comes_from_the_nursery(open_box, tmp_path, monkeypatch):
+    (tmp_path / "hung_tools.py").write_text(
+        "import os, time\n"
+        "from agentr1_tools import tool\n"
+        "@tool(timeout=0.2, cacheable=False)\n"
+        "def nap(seconds: float) -> list[int]:\n"
+        "    '''Sleep.'''\n"
+        "    time.sleep(seconds)\n"
+        "    return [os.getpid(), os.getppid()]\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import hung_tools
+
+    box = open_box([hung_tools.nap])
+    worker, parent = box.call(ToolCall("nap", {"seconds": 0})).data
+    assert parent != os.getpid()
+    assert box.call(ToolCall("nap", {"seconds": 60})).error == "TIMEOUT"
+    second, again = box.call(ToolCall("nap", {"seconds": 0})).data
+    assert second != worker
+    assert again == parent
+    del sys.modules["hung_tools"]
