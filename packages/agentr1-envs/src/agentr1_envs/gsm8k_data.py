@@ -10,8 +10,9 @@ _GOLD = re.compile(r"#### (\-?[0-9\.\,]+)")
 _NUMBER = re.compile(r"-?[0-9][0-9,]*(\.[0-9]+)?|-?\.[0-9]+")
 _ANNOTATION = re.compile(r"<<([^<>=]+)=([^<>]*)>>")
 _PERCENT = re.compile(r"([0-9.]+)%(?!\s*[0-9(])")
-_ARITHMETIC = re.compile(r"[0-9.+\-*/()\s]+")
-_CLEAN = str.maketrans({"$": "", ",": "", "×": "*", "x": "*", "÷": "/", "−": "-", "–": "-", " ": ""})
+_TIMES = re.compile(r"(?<=[0-9.)])x(?=[0-9.(])")
+_ARITHMETIC = re.compile(r"-?[0-9.(][0-9.+\-*/()]*[0-9.)]")
+_CLEAN = str.maketrans({"$": "", ",": "", "×": "*", "÷": "/", "−": "-", "–": "-", " ": ""})
 
 
 def read_gsm8k(row: Row, split: str) -> Task:
@@ -53,7 +54,7 @@ def gold_expressions(solution: str) -> tuple[str, ...]:
     """
     expressions: list[str] = []
     for annotated, _ in _ANNOTATION.findall(solution):
-        expression = _PERCENT.sub(r"(\1/100)", annotated.translate(_CLEAN))
+        expression = _PERCENT.sub(r"(\1/100)", _TIMES.sub("*", annotated.translate(_CLEAN)))
         if _ARITHMETIC.fullmatch(expression) and any(sign in expression[1:] for sign in "+-*/"):
             expressions.append(expression)
     return tuple(expressions)

@@ -54,6 +54,7 @@ class HotpotQAReactEnv(AgentEnv):
         super().__init__(tasks, max_steps=max_steps, observation=observation, history=history, render_mode=render_mode)
         self._open_corpus, self._system = corpus, check_style(system)
         self._reward: TextReward = reward
+        self._corpus: Corpus | None = None
         self._page: Passage | None = None
         self._keyword = ""
         self._hits: list[str] = []
@@ -78,6 +79,7 @@ class HotpotQAReactEnv(AgentEnv):
 
     def begin(self, task: Task) -> str:
         """Forget the page and the cursor of the last episode; the task opens with its question."""
+        self._corpus = self._open_corpus()
         self._turn_to(None)
         self._hops, self._invalid = set(), 0
         return f"Question: {task.question}"
@@ -101,10 +103,10 @@ class HotpotQAReactEnv(AgentEnv):
         return Turn(feedback, info={"hops_found": len(self._hops), "invalid_actions": self._invalid})
 
     def _search(self, entity: str) -> str:
-        corpus = self._open_corpus()
-        page = corpus.find(entity)
+        assert self._corpus is not None, "begin() opens the corpus"
+        page = self._corpus.find(entity)
         if page is None:
-            return f"Could not find {entity}. Similar: {corpus.similar(entity)}"
+            return f"Could not find {entity}. Similar: {self._corpus.similar(entity)}"
         self._turn_to(page)
         if page.title in self.task.supporting_titles:
             self._hops.add(page.title)
