@@ -7,6 +7,7 @@ WORKERS ?= 2
 # Tests share the machine's cores between pytest workers and DeepSpeed ranks: one thread for each process.
 export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
+export NO_MKDOCS_2_WARNING = 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
