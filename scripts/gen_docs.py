@@ -147,6 +147,21 @@ def _environment(env_id: str, entry_point: str) -> str:
     return f"## {env_id}\n\n" + re.sub(r"^## ", "### ", text, flags=re.MULTILINE)
 
 
+def layers() -> str:
+    """The trainer's layers as the import contract states them, bottom first."""
+    (contract,) = (
+        c for c in load(ROOT / "pyproject.toml")["tool"]["importlinter"]["contracts"] if c["type"] == "layers"
+    )
+    package = ROOT / "packages/agentr1-train/src/agentr1_train"
+    rows: list[str] = []
+    for layer in reversed(contract["layers"]):
+        names = [name.strip(" ()") for name in re.split(r"[|:]", layer)]
+        present = [name for name in names if (package / f"{name}.py").exists() or (package / name).is_dir()]
+        if present:
+            rows.append(f"| {len(rows)} | {' '.join(f'`{name}`' for name in present)} |")
+    return "\n".join(["| layer | modules |", "| --- | --- |", *rows])
+
+
 def _cell(text: str) -> str:
     return text.replace("``", "`").replace("|", "\\|").replace("<", "&lt;") if "`" not in text else _code_cell(text)
 
@@ -161,6 +176,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "recipe": recipe_tables,
     "presets": presets_table,
     "environments": environments,
+    "layers": layers,
 }
 
 
