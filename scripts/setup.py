@@ -133,7 +133,7 @@ def uv(arguments: Sequence[str], environment: Path | None = None) -> None:
         settings.pop(name, None)
     command = [str(BOOTSTRAP / "venv/bin/uv"), *arguments]
     if subprocess.run(command, env=settings, cwd=ROOT).returncode != 0:
-        fail(f"`uv {' '.join(arguments)}` failed; its message is above")
+        fail(f"`uv {' '.join(arguments)}` failed; its message is above (a lock that is out of step: make lock)")
 
 
 # --- wheels ----------------------------------------------------------------------------------------------------
