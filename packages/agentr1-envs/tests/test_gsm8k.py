@@ -36,6 +36,21 @@ def test_both_scores_are_in_info(make: Any, mode: str, answer: str, lenient: flo
     assert info["success"] == (lenient == 1.0)
 
 
+def test_thinking_is_no_answer(make: Any) -> None:
+    env = make("agentr1/GSM8K-v0", mode="single")
+    env.reset(seed=4)
+    assert env.step(f"<think>Is it {env.task.answers[0]}?</think> I do not know.")[4]["success"] is False
+    env.reset(seed=4)
+    assert env.step(f"<think>0</think> It is {env.task.answers[0]}.")[4]["success"] is True
+
+
+@pytest.mark.parametrize("mode", ["single", "calculator"])
+def test_a_megabyte_of_digits_is_only_a_wrong_answer(make: Any, mode: str) -> None:
+    env = make("agentr1/GSM8K-v0", mode=mode)
+    env.reset(seed=4)
+    assert env.step("9" * 1_000_000)[4]["success"] is False
+
+
 def test_the_official_rule_reads_the_response_when_it_has_the_mark(make: Any) -> None:
     env = make("agentr1/GSM8K-v0", mode="single")
     env.reset(seed=4)

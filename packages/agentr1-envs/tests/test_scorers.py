@@ -71,27 +71,6 @@ def test_gsm8k_lenient_takes_no_range_for_a_sign() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("<answer> a b </answer>", "a b"),
-        ("<answer>a</answer><answer>b</answer>", "b"),
-        ("<ANSWER>a\nb</ANSWER>", "a\nb"),
-        ("<answer>cut", "cut"),
-        ("<answer>a</answer> then <answer>cut", "cut"),
-        ("no tag", None),
-        ("</answer>", None),
-    ],
-)
-def test_answer_in_tag(text: str, expected: str | None) -> None:
-    assert scorers.answer_in_tag(text) == expected
-
-
-def test_answer_in_tag_is_linear() -> None:
-    assert scorers.answer_in_tag("<answer>" * 50_000) == ""
-    assert scorers.answer_in_tag("<answer>x</answer>" * 50_000) == "x"
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
         ("The Beatles!", "beatles"),
         ("  An  apple, a day ", "apple day"),
         ("theory of a-theism", "theory of atheism"),

@@ -302,20 +302,20 @@ def test_wrong_settings_are_refused() -> None:
 
 def test_environments_of_a_process_share_one_box_until_the_last_closes() -> None:
     gc.collect()
-    before = len(module._LEASES)
+    before = len(module._BOXES)
     first, second = (
         ToolEnv(("calculator",), TASKS, max_result_chars=777),
         ToolEnv(("calculator",), TASKS, max_result_chars=777),
     )
     for env in (first, second):
         env.reset(seed=0)
-    assert len(module._LEASES) == before + 1
+    assert len(module._BOXES) == before + 1
     assert first.bench._boxes[0] is second.bench._boxes[0]
     first.close()
-    first.close()
+    first.close()  # twice is allowed
     assert second.step(call("1+1"))[4]["error_codes"] == ()
     second.close()
-    assert len(module._LEASES) == before
+    assert len(module._BOXES) == before
     first.reset(seed=0)  # a closed environment opens again
     assert first.step(call("1+1"))[4]["error_codes"] == ()
     first.close()

@@ -4,17 +4,15 @@ Ranked search is the business of the tool `wiki_search`; this file only finds a 
 """
 
 import os
-import threading
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 
 from rapidfuzz import fuzz, process
 
 from agentr1_envs.errors import DataNotFoundError, DataRowError
+from agentr1_envs.once import OncePerProcess
 from agentr1_envs.rows import read_rows
 from agentr1_envs.tasks import Passage
-
-_LOCK = threading.Lock()
 
 
 class Corpus:
@@ -42,6 +40,9 @@ class Corpus:
         return sorted(self._by_title)
 
 
+_OPENED = OncePerProcess[Corpus](kept=4)
+
+
 def open_corpus(path: str | os.PathLike[str]) -> Corpus:
     """The corpus in a jsonl file of ``{"title", "sentences"}`` or ``{"title", "text"}`` lines.
 
@@ -50,8 +51,7 @@ def open_corpus(path: str | os.PathLike[str]) -> Corpus:
     """
     place = check_corpus_path(path)
     status = place.stat()
-    with _LOCK:
-        return _open_once(place, status.st_mtime_ns, status.st_size)
+    return _OPENED.get((place, status.st_mtime_ns, status.st_size), lambda: Corpus(read_passages(place), str(place)))
 
 
 def check_corpus_path(path: str | os.PathLike[str]) -> Path:
@@ -70,15 +70,19 @@ def check_corpus_path(path: str | os.PathLike[str]) -> Path:
     return place.resolve()
 
 
-@lru_cache(maxsize=4)
-def _open_once(path: Path, changed_ns: int, size: int) -> Corpus:
+def read_passages(path: Path) -> tuple[Passage, ...]:
+    """The passages of a corpus file, in order.
+
+    Raises:
+        DataRowError: a bad line.
+    """
     passages: list[Passage] = []
     for row in read_rows(path):
         if isinstance(row, DataRowError):
             raise row
         sentences = [str(sentence) for sentence in row.items("sentences")] or [row.text("text")]
         passages.append(Passage(row.text("title"), tuple(sentences)))
-    return Corpus(tuple(passages), str(path))
+    return tuple(passages)
 
 
 def _key(title: str) -> str:

@@ -11,8 +11,9 @@ from agentr1_envs.datasets import GSM8K
 from agentr1_envs.errors import SettingError, require_choice
 from agentr1_envs.loader import OnBadRow, find_file, load_tasks
 from agentr1_envs.prompts import answer_system, check_style
+from agentr1_envs.responses import answer_in_tag, without_thinking
 from agentr1_envs.samples.word_problems import DEFAULT_MAX_NUMBER, DEFAULT_OPERATIONS, word_problems
-from agentr1_envs.scorers import answer_in_tag, gsm8k_lenient
+from agentr1_envs.scorers import gsm8k_lenient
 from agentr1_envs.scoring import NUMBER_SCORES, Score, score_number
 from agentr1_envs.tasks import Task, TaskSet
 from agentr1_envs.tool_env import EnvTool, ToolCall, ToolEnv
@@ -191,9 +192,10 @@ class GSM8KSingleEnv(AgentEnv):
 
     def advance(self, action: str) -> Turn:
         """Score the response."""
-        prediction = answer_in_tag(action)
-        score = score_number(self.task, action, prediction)
-        info: dict[str, InfoValue] = {**score.info, "prediction": action.strip() if prediction is None else prediction}
+        response = without_thinking(action)
+        prediction = answer_in_tag(response)
+        score = score_number(self.task, response, prediction)
+        info: dict[str, InfoValue] = {**score.info, "prediction": response if prediction is None else prediction}
         return Turn(ANSWERED, {"task": score.reward}, "answer", score.success, info)
 
 

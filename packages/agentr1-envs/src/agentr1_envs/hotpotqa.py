@@ -12,7 +12,7 @@ from agentr1_envs.hotpotqa_data import react_subset
 from agentr1_envs.hotpotqa_react import HotpotQAReactEnv
 from agentr1_envs.loader import OnBadRow, find_file, load_tasks
 from agentr1_envs.prompts import answer_system, check_style
-from agentr1_envs.scorers import answer_in_tag
+from agentr1_envs.responses import answer_in_tag, without_thinking
 from agentr1_envs.scoring import TEXT_REWARDS, TEXT_SCORES, Score, TextReward, score_text
 from agentr1_envs.tasks import Passage, Task, TaskSet
 from agentr1_envs.tool_env import ToolEnv, ToolSpec
@@ -165,8 +165,9 @@ class HotpotQAContextEnv(AgentEnv):
 
     def advance(self, action: str) -> Turn:
         """Score the response."""
-        prediction = answer_in_tag(action)
-        said = action.strip() if prediction is None else prediction
+        response = without_thinking(action)
+        prediction = answer_in_tag(response)
+        said = response if prediction is None else prediction
         score = score_text(self.task, said, self._reward)
         info: dict[str, InfoValue] = {**score.info, "prediction": said}
         return Turn(ANSWERED, {"task": score.reward}, "answer", score.success, info)

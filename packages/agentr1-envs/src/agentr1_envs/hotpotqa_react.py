@@ -10,6 +10,7 @@ from typing import ClassVar
 from agentr1_envs.agent_env import AgentEnv, InfoValue, ObservationKind, Turn
 from agentr1_envs.corpus import Corpus
 from agentr1_envs.prompts import check_style, choose_system
+from agentr1_envs.responses import without_thinking
 from agentr1_envs.scoring import TEXT_SCORES, TextReward, score_text
 from agentr1_envs.tasks import Passage, Task, TaskSet
 
@@ -131,7 +132,7 @@ def read_action(response: str) -> tuple[str, str]:
 
     An unreadable action comes as ``("", text)``. The whole response counts too, so an argument may hold line breaks.
     """
-    text = response.strip()
+    text = without_thinking(response)
     label = _LABEL.search(text)
     behind = text[label.end() :] if label else text
     candidates = [behind.split("\n", 1)[0], behind] if label else [text, text.rsplit("\n", 1)[-1]]

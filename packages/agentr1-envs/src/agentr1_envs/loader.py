@@ -6,14 +6,13 @@ once a process and shared by its environments.
 """
 
 import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from agentr1_envs.errors import DataNotFoundError, DataRowError, SettingError, require_choice
+from agentr1_envs.once import OncePerProcess
 from agentr1_envs.rows import SUFFIXES, Row, read_rows
 from agentr1_envs.tasks import Task, TaskSet
 
@@ -24,7 +23,7 @@ CORPUS_NAME = "corpus.jsonl"
 ENVIRONMENT_VARIABLE = "AGENTR1_DATA"
 
 _MOST_SHOWN = 5
-_LOCK = threading.Lock()
+_LOADED = OncePerProcess[TaskSet](kept=32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +83,8 @@ def load_tasks(
         tasks, corpus = dataset.bundled(split)
         return TaskSet(dataset.name, split, tasks, "bundled sample", corpus)
     status = path.stat()
-    with _LOCK:
-        return _load_once(dataset, split, path, on_bad_row, status.st_mtime_ns, status.st_size)
+    key = (dataset.name, split, path, on_bad_row, status.st_mtime_ns, status.st_size)
+    return _LOADED.get(key, lambda: _load_file(dataset, split, path, on_bad_row))
 
 
 def find_file(dataset: Dataset, split: str, data: str | os.PathLike[str] | None) -> Path | None:
@@ -148,8 +147,7 @@ def read_tasks(
     return tasks, [str(problem) for problem in problems]
 
 
-@lru_cache(maxsize=32)
-def _load_once(dataset: Dataset, split: str, path: Path, on_bad_row: OnBadRow, changed_ns: int, size: int) -> TaskSet:
+def _load_file(dataset: Dataset, split: str, path: Path, on_bad_row: OnBadRow) -> TaskSet:
     tasks, skipped = read_tasks(dataset, split, path, on_bad_row)
     corpus = path.parent / CORPUS_NAME
     return TaskSet(

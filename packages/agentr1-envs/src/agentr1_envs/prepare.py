@@ -11,11 +11,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from agentr1_envs.corpus import check_corpus_path
-from agentr1_envs.errors import DataNotFoundError, DataRowError, SettingError
+from agentr1_envs.corpus import check_corpus_path, read_passages
+from agentr1_envs.errors import DataNotFoundError, SettingError
 from agentr1_envs.loader import CORPUS_NAME, Dataset, OnBadRow, in_folder, read_tasks
 from agentr1_envs.prepared_rows import AGENT_NAME
-from agentr1_envs.rows import read_rows
 from agentr1_envs.scorers import hotpot_normalise
 from agentr1_envs.tasks import Passage, Task, count_empty_gold
 
@@ -95,7 +94,11 @@ def prepare(
     for split, paths in sources.items():
         parts = [read_tasks(dataset, split, path, on_bad_row) for path in paths]
         read[split] = ([task for tasks, _ in parts for task in tasks], [line for _, lines in parts for line in lines])
-    passages = _given(corpus) if corpus else _gathered(task for tasks, _ in read.values() for task in tasks)
+    passages = (
+        read_passages(check_corpus_path(corpus))
+        if corpus
+        else _gathered(task for tasks, _ in read.values() for task in tasks)
+    )
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Prepared] = []
     for split, (tasks, skipped) in read.items():
@@ -108,23 +111,13 @@ def prepare(
     return written, len(passages)
 
 
-def _given(path: Path) -> list[Passage]:
-    passages: list[Passage] = []
-    for row in read_rows(check_corpus_path(path)):
-        if isinstance(row, DataRowError):
-            raise row
-        sentences = [str(sentence) for sentence in row.items("sentences")] or [row.text("text")]
-        passages.append(Passage(row.text("title"), tuple(sentences)))
-    return passages
-
-
-def _gathered(tasks: Iterable[Task]) -> list[Passage]:
+def _gathered(tasks: Iterable[Task]) -> tuple[Passage, ...]:
     """Each title once, with the first text seen."""
     by_title: dict[str, Passage] = {}
     for task in tasks:
         for passage in task.context:
             by_title.setdefault(passage.title, passage)
-    return [by_title[title] for title in sorted(by_title)]
+    return tuple(by_title[title] for title in sorted(by_title))
 
 
 def _columns(dataset: Dataset, index: int, task: Task) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-_ANSWER_TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-_OPEN_ANSWER_TAG = re.compile(r"<answer>((?:(?!<answer>).)*)\Z", re.DOTALL | re.IGNORECASE)
+from agentr1_envs.responses import answer_in_tag
+
 _OFFICIAL = re.compile(r"#### (\-?[0-9\.\,]+)")
 _MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2010\u2011\u2012\u2013\ufe63\uff0d", "-"))
 _NUMBER = re.compile(
@@ -25,17 +25,6 @@ _NUMBER = re.compile(
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _CLOSED_CLASS = ("yes", "no", "noanswer")
-
-
-def answer_in_tag(text: str) -> str | None:
-    """The content of the last ``<answer>`` tag, stripped; None without one.
-
-    A tag the response ends inside of counts up to the end, since a stop string may have cut the closing tag.
-    """
-    if (cut := _OPEN_ANSWER_TAG.search(text)) and not _ANSWER_TAG.match(text, cut.start()):
-        return cut.group(1).strip()
-    tags = _ANSWER_TAG.findall(text)
-    return tags[-1].strip() if tags else None
 
 
 def gsm8k_gold(solution: str) -> str:

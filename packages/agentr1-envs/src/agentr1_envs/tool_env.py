@@ -6,12 +6,9 @@ and cached is the business of the tool box.
 """
 
 import json
-import os
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -31,9 +28,10 @@ from agentr1_tools import (
 from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
 from agentr1_envs.call_counts import CALL_INFO, CallCounts, titles_in
 from agentr1_envs.errors import SettingError
+from agentr1_envs.once import SharedWhileUsed
 from agentr1_envs.prompts import tool_stops, tool_system
+from agentr1_envs.responses import answer_in_tag
 from agentr1_envs.rewards import bounded, hop_reward, resolve_process_reward, success_reward
-from agentr1_envs.scorers import answer_in_tag
 from agentr1_envs.scoring import TEXT_SCORES, Score, score_text
 from agentr1_envs.tasks import Task, TaskSet
 from agentr1_envs.tool_settings import ToolSettings, read_settings
@@ -212,10 +210,8 @@ class ToolEnv(AgentEnv):
         return self._run(parsed) if parsed.items else self._answer(parsed.content)
 
     def close(self) -> None:
-        """Let go of the tools; calling it again does nothing."""
-        if self._bench is not None:
-            self._bench.close()
-            self._bench = None
+        """Let go of the tools, which closes those that no other environment uses; a later reset opens them again."""
+        self._bench = None
         super().close()
 
     def _answer(self, response: str) -> Turn:
@@ -277,12 +273,10 @@ class _Bench:
         named = [spec for spec in specs if not isinstance(spec, BaseTool)]
         private = [*(spec for spec in specs if isinstance(spec, BaseTool)), *own]
         self._boxes: list[ToolBox] = []
-        self._lease = _lend(named, max_result_chars) if named else None
-        if self._lease is not None:
-            self._boxes.append(self._lease.box)
+        if named:
+            self._boxes.append(_shared_box(named, max_result_chars))
         if private:
             self._boxes.append(ToolBox(private, max_result_chars=max_result_chars))
-        self._private = self._boxes[-1] if private else None
         self.schemas: list[dict[str, Any]] = [schema for box in self._boxes for schema in box.schemas]
         self._box_of = {name: box for box in self._boxes for name in box.names}
         self._opened = False
@@ -314,46 +308,15 @@ class _Bench:
         near = get_close_matches(item.name, list(self._box_of), n=1)
         return self._box_of[near[0]] if near else self._boxes[0]
 
-    def close(self) -> None:
-        """Close the own box, and hand back the shared one."""
-        if self._private is not None:
-            self._private.close()
-        if self._lease is not None:
-            _hand_back(self._lease)
-            self._lease = None
+
+_BOXES = SharedWhileUsed[ToolBox]()
 
 
-@dataclass(slots=True)
-class _Lease:
-    """A box that environments of this process share, and how many do."""
-
-    key: tuple[int, str]
-    box: ToolBox
-    holders: int = 0
-
-
-_LEASES: dict[tuple[int, str], _Lease] = {}
-_LOCK = threading.Lock()
-
-
-def _lend(specs: Sequence[str | Mapping[str, Any]], max_result_chars: int) -> _Lease:
-    """The process's box for these tools; a forked child makes its own, since threads do not survive a fork."""
+def _shared_box(specs: Sequence[str | Mapping[str, Any]], max_result_chars: int) -> ToolBox:
+    """The process's box for these tools: environments share its cache, and the last to let go of it closes it."""
     configs = [{"name": spec} if isinstance(spec, str) else dict(spec) for spec in specs]
-    key = (os.getpid(), json.dumps([configs, max_result_chars], sort_keys=True, default=str))
-    with _LOCK:
-        if key not in _LEASES:
-            tools = [_load(config) for config in configs]
-            _LEASES[key] = _Lease(key, ToolBox(tools, max_result_chars=max_result_chars))
-        _LEASES[key].holders += 1
-        return _LEASES[key]
-
-
-def _hand_back(lease: _Lease) -> None:
-    with _LOCK:
-        lease.holders -= 1
-        if lease.holders == 0 and lease.key[0] == os.getpid():
-            _LEASES.pop(lease.key, None)
-            lease.box.close()
+    key = json.dumps([configs, max_result_chars], sort_keys=True, default=str)
+    return _BOXES.get(key, lambda: ToolBox(map(_load, configs), max_result_chars=max_result_chars))
 
 
 @lru_cache(maxsize=16)
