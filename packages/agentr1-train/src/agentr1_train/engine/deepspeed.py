@@ -274,7 +274,7 @@ def _import_deepspeed(settings: EngineConfig, device: torch.device) -> Any:
 
 
 def _quiet() -> contextlib.AbstractContextManager[Any]:
-    """Drop what DeepSpeed prints while it sets up, saves and loads; errors and warnings go to standard error and stay."""
+    """Drop what DeepSpeed prints on standard output; errors and warnings go to standard error and stay."""
     return contextlib.redirect_stdout(None)
 
 
