@@ -80,10 +80,15 @@ def load_checkpoint(folder: Path, engines: Mapping[str, DeepSpeedEngine], recipe
         )
     for engine in engines.values():
         engine.load(folder)
-    state = json.loads((folder / "state.json").read_text("utf-8"))
+    state = read_state(folder)
     set_random_state(torch.load(folder / f"random_rank_{distributed.rank():05d}.pt", weights_only=True))
     distributed.barrier()
     return state
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """Return the trainer's state of a whole checkpoint."""
+    return json.loads((folder / "state.json").read_text("utf-8"))
 
 
 def latest(run_dir: Path) -> Path | None:

@@ -43,6 +43,10 @@ class EnvironmentLoadError(AgentR1Error, RuntimeError):
     """An environment that could not be made at all; one that fails in ``reset`` or ``step`` is a trajectory's error."""
 
 
+class RolloutError(AgentR1Error, RuntimeError):
+    """More trajectories failed than the recipe allows; the message has the commonest reason."""
+
+
 class SpanMismatchError(AgentR1Error, AssertionError):
     """A trained span of the packed tensors differs from the ids that were sampled."""
 

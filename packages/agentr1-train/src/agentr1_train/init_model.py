@@ -5,6 +5,7 @@ Hugging Face folder (Llama architecture, byte-level BPE, ChatML template), and e
 Digits are tokens of their own, so that a number is spelled and not looked up.
 """
 
+import asyncio
 import itertools
 import tempfile
 from collections.abc import Iterable
@@ -15,7 +16,14 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from agentr1_train.config import Recipe
+from agentr1_train.env_pool import EnvPool
 from agentr1_train.errors import ConfigError
+from agentr1_train.renderer import newest_text
+from agentr1_train.rollout import group_seed
+
+TOKENIZER_STREAM = 3
+"""Second entry of a seed's key: which tasks the tokenizer reads."""
 
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 
@@ -69,6 +77,12 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
     return fast
 
 
+def _token_id(tokenizer: PreTrainedTokenizerFast, token: str) -> int:
+    found = tokenizer.convert_tokens_to_ids(token)
+    assert isinstance(found, int)
+    return found
+
+
 def init_model(texts: Iterable[str], out: Path, shape: ModelShape) -> int:
     """Write a fresh model and tokenizer to ``out`` and return the number of parameters.
 
@@ -92,8 +106,8 @@ def init_model(texts: Iterable[str], out: Path, shape: ModelShape) -> int:
         max_position_embeddings=shape.positions,
         tie_word_embeddings=True,
         bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=_token_id(tokenizer, END),
+        pad_token_id=_token_id(tokenizer, PAD),
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(shape.seed)
@@ -108,3 +122,34 @@ def init_model(texts: Iterable[str], out: Path, shape: ModelShape) -> int:
         Path(scratch).mkdir()  # the context manager removes it again
     out.chmod(0o755)
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def init_model_for(recipe: Recipe, shape: ModelShape, episodes: int) -> int:
+    """Make a model at ``recipe.model.path`` from training tasks of the recipe's environment; return its parameters.
+
+    Raises:
+        ConfigError: no path, or as ``init_model``.
+    """
+    if not recipe.model.path:
+        raise ConfigError("model.path is empty: name the folder that the new model is written to.")
+    with EnvPool(recipe.env) as pool:
+        texts = asyncio.run(_environment_texts(pool, recipe.seed, episodes))
+    return init_model(texts, Path(recipe.model.path), shape)
+
+
+async def _environment_texts(pool: EnvPool, seed: int, episodes: int) -> list[str]:
+    """Return what the environment shows and what its demonstrations say, over ``episodes`` tasks."""
+    env = await pool.acquire()
+    texts: list[str] = []
+    try:
+        for index in range(episodes):
+            observation, _ = await env.reset(group_seed(seed, 0, index, TOKENIZER_STREAM))
+            texts += [env.attributes.system_prompt, newest_text(observation)]
+            for action in await env.demonstration() or ():
+                observation, _, terminated, truncated, _ = await env.step(action)
+                texts += [action, newest_text(observation)]
+                if terminated or truncated:
+                    break
+    finally:
+        pool.release(env)
+    return texts

@@ -1,7 +1,7 @@
 """Samples from a transformers causal language model, on a CPU or a GPU, with its own decode loop.
 
-Equal prompts are read once; rows that end leave the batch; keys and values are written in place. It speculates nothing
-and compiles nothing: a few hundred lines that serve any attention model. For large models take an inference engine.
+Equal prompts are read once and an episode's next turn reads only what is new; rows that end leave the batch; keys and
+values are written in place. It speculates nothing and compiles nothing, and serves any model made of attention layers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,10 +14,13 @@ from torch import Tensor
 from agentr1_train.errors import ConfigError, NonFiniteLogitsError
 from agentr1_train.sampler.base import Completion, Prompt, SamplingParams
 from agentr1_train.sampler.draw import draw, noise_matrix
+from agentr1_train.sampler.grouped_attention import use_grouped_attention
 from agentr1_train.sampler.kv_cache import BufferCache, bytes_per_token, check_supported
+from agentr1_train.sampler.prefill import read_prompts
+from agentr1_train.sampler.prefix_store import PrefixStore
 from agentr1_train.sampler.stop_strings import StopStrings
 
-_PREFILL_TOKENS = 8192  # padded tokens of one forward over prompts: bounds its activations
+_PREFIX_BYTES = 1 << 30  # keys and values kept from one turn of an episode to the next
 _CACHE_BYTES = 4 << 30  # keys and values of one batch, at their longest
 _LEAVE_FRACTION = 8  # finished rows leave once they are one in this many
 
@@ -44,6 +47,8 @@ class HFSampler:
         self._model: Any = model.to(self._device).eval().requires_grad_(False)
         self._config = model.config.get_text_config(decoder=True)
         check_supported(self._config)
+        use_grouped_attention(self._model)
+        self._store = PrefixStore(_PREFIX_BYTES)
         self._tokenizer = tokenizer
         self._max_batch = max_batch
         self._stops: dict[tuple[str, ...], StopStrings] = {}
@@ -63,7 +68,8 @@ class HFSampler:
             rows = self._batch_size([prompts[i] for i in order])
             # The longest together: should memory not suffice, it fails at the first batch.
             chosen, order = order[-rows:], order[:-rows]
-            batch = _Batch(self._model, self._config, [prompts[i] for i in chosen], params, self._device)
+            given = [prompts[i] for i in chosen]
+            batch = _Batch(self._model, self._config.num_hidden_layers, given, params, self._store)
             for i, completion in zip(chosen, batch.run(self._stop_strings(params.stop)), strict=True):
                 completions[i] = completion
         return completions
@@ -75,6 +81,7 @@ class HFSampler:
         Raises:
             ConfigError: a name or shape that this model does not have, or a parameter that did not come.
         """
+        self._store.clear()
         mine = self._model.state_dict(keep_vars=True)
         missing = {name: tensor.data_ptr() for name, tensor in self._model.named_parameters()}
         for name, tensor in tensors:
@@ -141,10 +148,11 @@ class _Batch:
     """One batch, from prompts to completions."""
 
     def __init__(
-        self, model: Any, config: Any, prompts: Sequence[Prompt], params: SamplingParams, device: torch.device
+        self, model: Any, layers: int, prompts: Sequence[Prompt], params: SamplingParams, store: PrefixStore
     ) -> None:
-        self._model, self._prompts, self._params, self._device = model, prompts, params, device
-        self._cache = BufferCache(config.num_hidden_layers)
+        self._model, self._prompts, self._params, self._store = model, prompts, params, store
+        self._device = device = model.device
+        self._cache = BufferCache(layers)
         limits = [prompt.max_tokens for prompt in prompts]
         lengths = [len(prompt.ids) for prompt in prompts]
         greedy = params.temperature == 0
@@ -163,7 +171,7 @@ class _Batch:
         self._stop_ids = torch.tensor(params.stop_ids, dtype=torch.long, device=device)
 
     def run(self, stop_strings: StopStrings | None) -> list[Completion]:
-        logits = self._read_prompts()
+        logits = read_prompts(self._model, self._prompts, self._store, self._cache)
         for step in range(self._ids.shape[1]):
             rows = self._rows
             noise = None if rows.noise is None else rows.noise[:, step]
@@ -178,35 +186,8 @@ class _Batch:
                 tokens = tokens[rows.open]
                 self._leave()
             logits = self._forward(tokens, step)
+        self._keep(torch.arange(len(self._rows.place), device=self._device))
         return self._completions()
-
-    def _read_prompts(self) -> Tensor:
-        """Run the model over the distinct prompts and return the logits of each row's first token. Shape: (B, V)."""
-        index = {ids: i for i, ids in enumerate(dict.fromkeys(prompt.ids for prompt in self._prompts))}
-        distinct = list(index)
-        source = torch.tensor([index[prompt.ids] for prompt in self._prompts], device=self._device)
-        first: Tensor | None = None
-        size = (len(self._prompts), self._width)
-        for begin, end in _chunks([len(ids) for ids in distinct]):
-            part = BufferCache(len(self._cache.buffers))
-            logits = self._read(distinct[begin:end], part)
-            rows = ((source >= begin) & (source < end)).nonzero().squeeze(-1)
-            if first is None:
-                first = logits.new_zeros(len(self._prompts), logits.shape[-1])
-            first[rows] = logits[source[rows] - begin]
-            self._cache.fill(rows, part, source[rows] - begin, size)
-        assert first is not None
-        return first
-
-    def _read(self, prompts: Sequence[tuple[int, ...]], cache: BufferCache) -> Tensor:
-        """Run left-padded prompts and return the logits at their ends. Shape: (b, V)."""
-        width = max(map(len, prompts))
-        ids = torch.tensor([(0,) * (width - len(prompt)) + prompt for prompt in prompts], device=self._device)
-        pad = torch.tensor([width - len(prompt) for prompt in prompts], device=self._device).unsqueeze(-1)
-        place = torch.arange(width, device=self._device)
-        return self._logits(
-            ids, (place - pad).clamp(min=0), None if not bool(pad.any()) else (place >= pad).long(), cache
-        )
 
     def _forward(self, tokens: Tensor, step: int) -> Tensor:
         rows = self._rows
@@ -214,18 +195,14 @@ class _Batch:
         mask = None
         if bool(pad.any()):
             mask = (torch.arange(self._width + step + 1, device=self._device) >= pad.unsqueeze(-1)).long()
-        return self._logits(tokens.unsqueeze(-1), (rows.prompt_length + step).unsqueeze(-1), mask, self._cache)
-
-    def _logits(self, ids: Tensor, positions: Tensor, mask: Tensor | None, cache: BufferCache) -> Tensor:
         output = self._model(
-            input_ids=ids,
+            input_ids=tokens.unsqueeze(-1),
             attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
+            position_ids=(rows.prompt_length + step).unsqueeze(-1),
+            past_key_values=self._cache,
             use_cache=True,
-            logits_to_keep=1,
         )
-        return output.logits[:, -1]
+        return output.logits[:, 0]
 
     def _finish(self, tokens: Tensor, step: int, stop_strings: StopStrings | None) -> None:
         """Close the rows that end with this token."""
@@ -243,10 +220,19 @@ class _Batch:
     def _leave(self) -> None:
         """Drop finished rows, and the left padding that no remaining row needs."""
         keep = self._rows.open.nonzero().squeeze(-1)
+        self._keep((~self._rows.open).nonzero().squeeze(-1))
         self._rows = self._rows.select(keep)
         width = int(self._rows.prompt_length.max())
         self._cache.select(keep, self._width - width)
         self._width = width
+
+    def _keep(self, rows: Tensor) -> None:
+        """Store what finished rows have read and written; their last token was never read."""
+        places, lengths = self._rows.place[rows].tolist(), self._lengths[self._rows.place[rows]].tolist()
+        for row, place, length in zip(rows.tolist(), places, lengths, strict=True):
+            prompt = self._prompts[place]
+            ids = (*prompt.ids, *self._ids[place, : length - 1].tolist())
+            self._store.put(prompt, ids, self._cache, row, self._width - len(prompt.ids))
 
     def _completions(self) -> list[Completion]:
         lengths, stopped = self._lengths.tolist(), self._stopped.tolist()
@@ -260,12 +246,3 @@ class _Batch:
             Completion(tuple(row[:n]), tuple(values[:n]), "stop" if done else "length")
             for row, values, n, done in zip(ids, logprobs, lengths, stopped, strict=True)
         ]
-
-
-def _chunks(lengths: Sequence[int]) -> Iterable[tuple[int, int]]:
-    """Cut rows in ascending length into runs of bounded padded size."""
-    begin = 0
-    for end in range(1, len(lengths) + 1):
-        if end == len(lengths) or lengths[end] * (end + 1 - begin) > _PREFILL_TOKENS:
-            yield begin, end
-            begin = end

@@ -4,6 +4,7 @@ transformers' own dynamic cache copies everything at each token; this one writes
 layers attend (sliding windows too: the mask does that); recurrent layers have no place in it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,6 +12,9 @@ from torch import Tensor
 from transformers.cache_utils import Cache, DynamicLayer
 
 from agentr1_train.errors import ConfigError
+
+Layers = Sequence[tuple[Tensor, Tensor]]
+"""Keys and values of one sequence, layer by layer."""
 
 _GROWTH = 64  # positions added at least when a buffer is full
 
@@ -55,23 +59,30 @@ class BufferLayer(DynamicLayer):
             self.values = self.values[:, :, start:].index_select(0, rows)
             self.length -= start
 
-    def fill(self, rows: Tensor, keys: Tensor, values: Tensor, size: tuple[int, int]) -> None:
-        """Put rows that were computed apart at the right end of the used positions.
+    def place(self, rows: Sequence[int], keys: Tensor, values: Tensor, size: tuple[int, int]) -> None:
+        """Put one sequence that was computed apart into rows, at the right end of the used positions.
 
         Args:
-            rows: where they go. Shape: (b,).
-            keys: shape (b, heads, n, head_dim), ``values`` alike.
+            rows: where it goes.
+            keys: shape (heads, n, head_dim), ``values`` alike.
             size: rows and positions of the whole buffer, made at the first call.
         """
         count, length = size
         if self.keys is None or self.values is None:
-            _, heads, _, width = keys.shape
-            self.keys = keys.new_zeros(count, heads, length + _GROWTH, width)
-            self.values = values.new_zeros(count, heads, length + _GROWTH, values.shape[3])
-            self.length, self.is_initialized = length, True
-        start = length - keys.shape[2]
-        self.keys[rows, :, start:length] = keys
-        self.values[rows, :, start:length] = values
+            self.reserve(keys, values, count, length + _GROWTH)
+            self.length = length
+        assert self.keys is not None
+        assert self.values is not None
+        start = length - keys.shape[1]
+        for row in rows:
+            self.keys[row, :, start:length] = keys
+            self.values[row, :, start:length] = values
+
+    def reserve(self, keys: Tensor, values: Tensor, count: int, capacity: int) -> None:
+        """Make empty buffers of the kind of ``keys`` and ``values``. Shape: (heads, n, head_dim)."""
+        self.keys = keys.new_zeros(count, keys.shape[0], capacity, keys.shape[2])
+        self.values = values.new_zeros(count, values.shape[0], capacity, values.shape[2])
+        self.is_initialized = True
 
 
 class BufferCache(Cache):
@@ -86,18 +97,36 @@ class BufferCache(Cache):
         for layer in self.buffers:
             layer.select(rows, start)
 
-    def fill(self, rows: Tensor, part: "BufferCache", source: Tensor, size: tuple[int, int]) -> None:
-        """Copy rows ``source`` of another cache to ``rows`` of this one, flush right.
+    def place(
+        self, rows: Sequence[int], part: "BufferCache", source: int, span: slice, *, size: tuple[int, int]
+    ) -> None:
+        """Copy one sequence of another cache into rows of this one, flush right.
 
         Args:
-            rows: shape (b,).
-            part: a cache of shorter or equal length.
-            source: for each of ``rows`` its row in ``part``; may repeat. Shape: (b,).
+            rows: where it goes.
+            part: the other cache.
+            source: its row there.
+            span: its positions there.
             size: rows and positions of this cache.
         """
         for mine, other in zip(self.buffers, part.buffers, strict=True):
             keys, values = other.content()
-            mine.fill(rows, keys.index_select(0, source), values.index_select(0, source), size)
+            mine.place(rows, keys[source, :, span], values[source, :, span], size)
+
+    def preload(self, rows: Sequence[Layers | None], length: int) -> None:
+        """Fill an empty cache with sequences computed before, flush right.
+
+        Args:
+            rows: for each row its layers' keys and values, shape (heads, n, head_dim); ``None``: nothing known.
+            length: positions of this cache.
+        """
+        first = next(row for row in rows if row is not None)
+        for number, buffer in enumerate(self.buffers):
+            buffer.reserve(*first[number], len(rows), length + _GROWTH)
+            for i, row in enumerate(rows):
+                if row is not None:
+                    buffer.place((i,), *row[number], (len(rows), length))
+            buffer.length = length
 
 
 def check_supported(config: Any) -> None:

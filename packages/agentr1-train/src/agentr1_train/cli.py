@@ -1,0 +1,148 @@
+"""The command line: ``agentr1-train RECIPE.toml --section.field value`` and its sub-commands.
+
+The same module runs alone and under the launcher (``deepspeed --module agentr1_train RECIPE.toml``). Errors that a user
+can mend are one line on stderr and exit code 2; Ctrl-C is exit code 130.
+"""
+
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from agentr1_train.config import Recipe, load_recipe
+from agentr1_train.errors import AgentR1Error, ConfigError, UnknownNameError
+
+OVERVIEW = """usage: agentr1-train RECIPE.toml [--resume] [--section.field VALUE ...]
+       agentr1-train COMMAND ...
+
+Train a language-model agent in a Gymnasium text environment.
+
+commands:
+  train RECIPE.toml        train (the word may be left out); --resume continues a run folder
+  supervised RECIPE.toml   only the warm start from demonstrations; writes RUN_DIR/supervised/model
+  evaluate RECIPE.toml     evaluate --model.path on the recipe's evaluation tasks
+  baselines ID             direct answer, ReAct prompting and retrieve-then-read beside a trained folder
+  import-gguf SOURCE OUT   turn a GGUF file, or a package that carries one, into a Hugging Face folder
+  init-model RECIPE.toml   make a small model from scratch, tokenizer included, at --model.path
+
+Every field of a recipe can be overridden: agentr1-train RECIPE.toml --help lists them.
+On several ranks: deepspeed --num_accelerators 2 --module agentr1_train RECIPE.toml
+"""
+
+
+def read_recipe(argv: Sequence[str], command: str) -> Recipe:
+    """Read ``RECIPE.toml --section.field value ...``.
+
+    Raises:
+        ConfigError: no recipe is named, or a keyword argument of an environment is not a TOML value.
+    """
+    if not argv or argv[0].startswith("-"):
+        raise ConfigError(f"{command} needs a recipe: agentr1-train {command} RECIPE.toml. They lie in recipes/.")
+    recipe, rest = _environment_overrides(load_recipe(Path(argv[0])), list(argv[1:]))
+    return tyro.cli(Recipe, default=recipe, args=rest, prog=f"agentr1-train {command} {argv[0]}")
+
+
+def _environment_overrides(recipe: Recipe, argv: list[str]) -> tuple[Recipe, list[str]]:
+    """Take ``--env.kwargs.NAME VALUE`` and ``--env.eval-kwargs.NAME VALUE`` out of the arguments.
+
+    The recipe cannot know which keyword arguments an environment has, so any name is passed on, as a TOML value or,
+    where it is none, as a string.
+    """
+    tables = {"--env.kwargs.": dict(recipe.env.kwargs), "--env.eval-kwargs.": dict(recipe.env.eval_kwargs)}
+    rest: list[str] = []
+    items = iter(argv)
+    for item in items:
+        prefix = next((prefix for prefix in tables if item.startswith(prefix)), None)
+        if prefix is None:
+            rest.append(item)
+            continue
+        name, has_value, text = item.removeprefix(prefix).partition("=")
+        value = text if has_value else next(items, None)
+        if value is None:
+            raise ConfigError(f"{item} needs a value.")
+        tables[prefix][name.replace("-", "_")] = _toml_value(value)
+    env = replace(recipe.env, kwargs=tables["--env.kwargs."], eval_kwargs=tables["--env.eval-kwargs."])
+    return replace(recipe, env=env), rest
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _train(argv: Sequence[str]) -> int:
+    from agentr1_train.trainer import train
+
+    resume = "--resume" in argv
+    train(read_recipe([item for item in argv if item != "--resume"], "train"), resume=resume)
+    return 0
+
+
+def _supervised(argv: Sequence[str]) -> int:
+    from agentr1_train.trainer import supervised_only
+
+    print(f"the model lies in {supervised_only(read_recipe(argv, 'supervised'))}")
+    return 0
+
+
+def _evaluate(argv: Sequence[str]) -> int:
+    from agentr1_train.trainer import evaluate_only
+
+    evaluate_only(read_recipe(argv, "evaluate"))
+    return 0
+
+
+def _init_model(argv: Sequence[str]) -> int:
+    from agentr1_train.init_model import ModelShape, init_model_for
+
+    @dataclass(frozen=True)
+    class Arguments:
+        """Make a small model from scratch out of the texts of the recipe's environment, at its ``model.path``."""
+
+        recipe: tyro.conf.Positional[Path]
+        """Recipe whose environment gives the texts."""
+        shape: Annotated[ModelShape, tyro.conf.arg(name="")] = field(default_factory=ModelShape)
+        episodes: int = 500
+        """Tasks whose texts the tokenizer is trained on."""
+
+    arguments = tyro.cli(Arguments, args=list(argv), prog="agentr1-train init-model")
+    recipe = load_recipe(arguments.recipe)
+    parameters = init_model_for(recipe, arguments.shape, arguments.episodes)
+    print(f"{recipe.model.path}: {parameters:,} parameters")
+    return 0
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "train": _train,
+    "supervised": _supervised,
+    "evaluate": _evaluate,
+    "init-model": _init_model,
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code."""
+    arguments = [item for item in (sys.argv[1:] if argv is None else argv) if not item.startswith("--local_rank")]
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(OVERVIEW, end="")
+        return 0 if arguments else 2
+    try:
+        if arguments[0].endswith(".toml"):
+            return _train(arguments)
+        if arguments[0] not in COMMANDS:
+            raise UnknownNameError("command", arguments[0], COMMANDS)
+        return COMMANDS[arguments[0]](arguments[1:])
+    except AgentR1Error as error:
+        rank = os.environ.get("RANK", "0")
+        print(f"agentr1-train: {'' if rank == '0' else f'[rank {rank}] '}{error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("agentr1-train: interrupted; --resume continues from the last checkpoint.", file=sys.stderr)
+        return 130

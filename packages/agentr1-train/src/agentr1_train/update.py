@@ -1,0 +1,140 @@
+"""The optimizer steps that follow a rollout: weights, losses, epochs and mini-batches.
+
+Weights hold the denominators of the whole optimizer step over all ranks; trajectories are dealt over mini-batches by
+their global index, so neither ranks nor micro-batches change a step.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from agentr1_train.batch import MicroBatch, Row, assert_spans, pack
+from agentr1_train.config import OptimizerConfig, Recipe
+from agentr1_train.experience import Experience, Models, prompt_only
+from agentr1_train.losses import (
+    LossInputs,
+    LossOutput,
+    passes_kl_stop,
+    policy_loss,
+    token_weights,
+    value_loss,
+    value_weights,
+)
+from agentr1_train.metrics import average, finish
+from agentr1_train.presets import AlgorithmSettings
+
+
+def learning_rate(base: float, update: int, updates: int, optimizer: OptimizerConfig) -> float:
+    """Return the learning rate of an update: linear warm-up, then the schedule down to 0 at ``updates``."""
+    warmup = optimizer.warmup_updates
+    if update < warmup:
+        return base * (update + 1) / warmup
+    if optimizer.schedule == "constant":
+        return base
+    progress = min(1.0, (update - warmup) / max(1, updates - warmup))
+    if optimizer.schedule == "linear":
+        return base * (1 - progress)
+    return base * (1 + math.cos(math.pi * progress)) / 2
+
+
+def update_models(
+    experience: Experience, models: Models, recipe: Recipe, settings: AlgorithmSettings, update: int
+) -> dict[str, float]:
+    """Take the update's optimizer steps and return their metrics. A collective call.
+
+    Raises:
+        SpanMismatchError: the packed tensors do not hold what was sampled.
+        NonFiniteLossError: a loss or a gradient is not finite.
+    """
+    optimizer = recipe.optimizer
+    rates = {
+        "policy": learning_rate(settings.lr, update, recipe.updates, optimizer),
+        "critic": learning_rate(settings.critic_lr, update, recipe.updates, optimizer),
+    }
+    steps: list[dict[str, float]] = []
+    stopped = False
+    for _ in range(optimizer.epochs):
+        for part in range(optimizer.minibatches):
+            rows = None if stopped else minibatch_rows(experience, settings, part, optimizer.minibatches)
+            if rows is not None:
+                steps.append(_step(rows, experience.has_old_logp, models, recipe, settings, rates))
+                stopped = passes_kl_stop(steps[-1]["policy/kl_old"], settings)
+    skipped = sum(step.pop("policy/skipped") + step.pop("critic/skipped", 0.0) for step in steps)
+    return average(steps) | {
+        "policy/optimizer_steps": float(len(steps)),
+        "policy/skipped_steps": skipped,
+        "policy/kl_stopped": float(stopped),
+        "policy/lr": rates["policy"],
+        **({"critic/lr": rates["critic"]} if models.critic else {}),
+    }
+
+
+def minibatch_rows(experience: Experience, settings: AlgorithmSettings, part: int, parts: int) -> list[Row] | None:
+    """Return this rank's rows of a mini-batch with their weights; ``None``, on every rank, when it trains nothing."""
+    chosen = [
+        at for at, item in enumerate(experience.records) if at % parts == part and item.group not in experience.left_out
+    ]
+    lengths = [experience.records[at].lengths for at in chosen]
+    if not any(length for row in lengths for length in row):
+        return None
+    weights = dict(zip(chosen, token_weights(lengths, settings.aggregation, settings.norm_length), strict=True))
+    critic_weights = dict(zip(chosen, value_weights(lengths), strict=True))
+    return [
+        replace(row, weight=weights[at][step], value_weight=critic_weights[at][step])
+        for row, (at, step) in zip(experience.rows, experience.places, strict=True)
+        if at in weights
+    ]
+
+
+def _step(
+    rows: Sequence[Row],
+    has_old_logp: bool,
+    models: Models,
+    recipe: Recipe,
+    settings: AlgorithmSettings,
+    rates: dict[str, float],
+) -> dict[str, float]:
+    """Take one optimizer step of policy and critic and return its metrics."""
+    budget = recipe.engine.micro_batch_tokens
+    packed = pack(rows, budget, keep_trajectories_together=settings.ratio == "trajectory")
+    assert_spans(packed, rows)
+
+    def loss_of_policy(output: tuple[Tensor, Tensor], batch: MicroBatch) -> LossOutput:
+        return policy_loss(loss_inputs(output, batch, has_old_logp), settings)
+
+    sums = models.policy.forward_backward(packed, loss_of_policy)
+    taken = _named("policy", models.policy.optim_step(rates["policy"]))
+    if models.critic is not None:
+
+        def loss_of_critic(values: Tensor, batch: MicroBatch) -> LossOutput:
+            return value_loss(values, batch.old_value, batch.returns, batch.value_weight, settings)
+
+        prompts = [prompt_only(row) for row in rows]
+        sums |= models.critic.forward_backward(pack(prompts, budget), loss_of_critic)
+        taken |= _named("critic", models.critic.optim_step(rates["critic"]))
+    return finish(sums) | taken
+
+
+def loss_inputs(output: tuple[Tensor, Tensor], batch: MicroBatch, has_old_logp: bool) -> LossInputs:
+    """Return what ``policy_loss`` reads. Before the first optimizer step the policy is its own old policy."""
+    logp, entropy = output
+    return LossInputs(
+        logp=logp,
+        old_logp=batch.old_logp if has_old_logp else logp.detach(),
+        sampler_logp=batch.sampler_logp,
+        advantage=batch.advantage,
+        weight=batch.weight,
+        step=batch.step,
+        trajectory=batch.trajectory,
+        n_steps=batch.n_steps,
+        n_trajectories=batch.n_trajectories,
+        ref_logp=batch.ref_logp,
+        entropy=entropy,
+    )
+
+
+def _named(model: str, figures: dict[str, Any]) -> dict[str, float]:
+    return {f"{model}/{name}": float(value) for name, value in figures.items()}
