@@ -70,6 +70,37 @@ def test_kill_below_spares_the_root_and_what_is_kept(tree):
     assert tree.poll() is None
 
 
+def test_a_handle_knows_when_its_process_has_ended(tree):
+    handle = processes.Handle(tree.pid)
+    below = processes.descendants(tree.pid)
+    assert handle.alive()
+    handle.kill_tree()
+    assert tree.stdout.read() == b""
+    deadline = time.monotonic() + 3
+    while handle.alive() or any(alive(pid) for pid in below):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    handle.kill_tree()
+    handle.close()
+    handle.close()
+
+
+def test_a_handle_of_a_dead_process_still_ends_its_group():
+    program = "import os, time\nif os.fork() == 0: print('up', flush=True); time.sleep(600)"
+    leader = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, start_new_session=True)
+    handle = processes.Handle(leader.pid)
+    assert leader.stdout.readline() == b"up\n"
+    deadline = time.monotonic() + 5
+    while handle.alive():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    handle.kill_tree()
+    assert leader.stdout.read() == b""
+    assert leader.wait(5) == 0
+    leader.stdout.close()
+    handle.close()
+
+
 def test_killing_what_is_gone_is_silent():
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()

@@ -17,56 +17,85 @@ pytestmark = pytest.mark.usefixtures("no_process_left")
 CALL = ToolCall("probe", {"x": 1})
 
 
-def backtrack(params):
-    return {"status": "success", "data": bool(re.match(r"(a+)+$", "a" * 64 + "b"))}
+def wait_until_gone(pid):
+    """The process is not there any more, not even as a zombie."""
+    deadline = time.monotonic() + 3
+    while os.path.exists(f"/proc/{pid}"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
-def ignore_sigterm(params):
+def backtrack(note):
+    re.match(r"(a+)+$", "a" * 64 + "b")
+
+
+def ignore_sigterm(note):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
         time.sleep(1)
 
 
-def hold_stdout_in_a_fork(params):
+def hold_stdout_in_a_fork(note):
     if os.fork() == 0:
+        note(os.getpid())
         time.sleep(600)
     time.sleep(600)
 
 
-def hide_in_a_daemon(params):
+def hide_in_a_daemon(note):
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
+            note(os.getpid())
             time.sleep(600)
         os._exit(0)
     os.wait()
     time.sleep(600)
 
 
-def start_a_shell(params):
-    subprocess.run("sleep 600 & sleep 600", shell=True, check=False)
+def start_a_shell(note):
+    shell = subprocess.Popen("sleep 600 & echo $!; sleep 600", shell=True, stdout=subprocess.PIPE)
+    note(int(shell.stdout.readline()))
+    note(shell.pid)
+    shell.wait()
 
 
-@pytest.mark.parametrize("execute", [backtrack, ignore_sigterm, hold_stdout_in_a_fork, hide_in_a_daemon, start_a_shell])
-def test_a_call_is_cut_off_at_its_limit_and_leaves_nothing(open_box, make_tool, execute):
-    tool = make_tool(
-        lambda params: execute(params) if params["x"] else {"status": "success", "data": "fine"}, timeout=0.2
-    )
-    box = open_box([tool])
+@pytest.mark.parametrize(
+    "misbehave", [backtrack, ignore_sigterm, hold_stdout_in_a_fork, hide_in_a_daemon, start_a_shell]
+)
+def test_a_call_is_cut_off_at_its_limit_and_leaves_nothing(open_box, make_tool, tmp_path, misbehave):
+    notes = tmp_path / "pids"
+
+    def note(pid):
+        with notes.open("a", encoding="utf-8") as lines:
+            lines.write(f"{pid}\n")
+
+    def execute(params):
+        note(os.getpid())
+        if params["x"]:
+            misbehave(note)
+        return {"status": "success", "data": "fine"}
+
+    box = open_box([make_tool(execute, timeout=0.3, cacheable=False)])
     before = len(processes.descendants(os.getpid()))
     for _ in range(2):
         started = time.perf_counter()
         result = box.call(CALL)
-        assert time.perf_counter() - started < 0.2 + 0.5
+        assert time.perf_counter() - started < 0.3 + 0.5
         assert result.error == "TIMEOUT"
-        assert result.text == "Error [TIMEOUT]: the tool gave no answer within 0.2 s and was stopped"
-        assert result.metrics["seconds"] >= 0.2
+        assert result.text == "Error [TIMEOUT]: the tool gave no answer within 0.3 s and was stopped"
+        assert result.metrics["seconds"] >= 0.3
         assert box.call(ToolCall("probe", {"x": 0})).data == "fine"
         assert len(processes.descendants(os.getpid())) <= before
+    box.close()
+    pids = notes.read_text(encoding="utf-8").split()
+    assert len(pids) >= 4
+    for pid in pids:
+        wait_until_gone(pid)
 
 
 def test_the_model_cannot_set_the_limit(open_box, make_tool):
-    box = open_box([make_tool(backtrack, timeout=0.1)])
+    box = open_box([make_tool(lambda params: backtrack(None), timeout=0.1)])
     started = time.perf_counter()
     assert box.call(ToolCall("probe", {"x": 1, "timeout": 600})).error == "TIMEOUT"
     assert time.perf_counter() - started < 1
@@ -101,6 +130,8 @@ def test_a_child_the_tool_opened_with_stays(open_box, make_tool):
     first, second = (box.call(ToolCall("probe")) for _ in range(2))
     assert first.data == second.data
     assert first.data[1] is None
+    box.close()
+    wait_until_gone(first.data[0])
 
 
 @pytest.mark.parametrize(
@@ -224,22 +255,30 @@ def test_the_way_to_a_worker_costs_well_below_a_millisecond(open_box, make_tool)
 
 def test_a_tool_of_a_module_comes_from_the_nursery(open_box, tmp_path, monkeypatch):
     (tmp_path / "hung_tools.py").write_text(
-        "import os, time\n"
+        "import os, subprocess\n"
         "from agentr1_tools import tool\n"
-        "@tool(timeout=0.2, cacheable=False)\n"
-        "def nap(seconds: float) -> list[int]:\n"
+        "@tool(timeout=0.3, cacheable=False)\n"
+        "def nap(seconds: float, notes: str) -> list[int]:\n"
         "    '''Sleep.'''\n"
-        "    time.sleep(seconds)\n"
+        "    shell = subprocess.Popen(['sh', '-c', f'setsid sleep {seconds} & echo $!; wait'], stdout=-1)\n"
+        "    child = int(shell.stdout.readline())\n"
+        "    with open(notes, 'a') as lines:\n"
+        "        print(os.getpid(), shell.pid, child, file=lines)\n"
+        "    shell.wait()\n"
         "    return [os.getpid(), os.getppid()]\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     import hung_tools
 
+    notes = tmp_path / "pids"
     box = open_box([hung_tools.nap])
-    worker, parent = box.call(ToolCall("nap", {"seconds": 0})).data
+    worker, parent = box.call(ToolCall("nap", {"seconds": 0, "notes": str(notes)})).data
     assert parent != os.getpid()
-    assert box.call(ToolCall("nap", {"seconds": 60})).error == "TIMEOUT"
-    second, again = box.call(ToolCall("nap", {"seconds": 0})).data
+    assert box.call(ToolCall("nap", {"seconds": 60, "notes": str(notes)})).error == "TIMEOUT"
+    second, again = box.call(ToolCall("nap", {"seconds": 0, "notes": str(notes)})).data
     assert second != worker
     assert again == parent
+    box.close()
+    for pid in notes.read_text(encoding="utf-8").split():
+        wait_until_gone(pid)
     del sys.modules["hung_tools"]

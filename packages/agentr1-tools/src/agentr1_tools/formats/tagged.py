@@ -100,7 +100,7 @@ class _Scan:
 
     def fail(self, problem: str, start: int) -> None:
         """Record a call that could not be read."""
-        self.items.append(CallError(ErrorCode.PARSE_ERROR, problem, self.text[start : start + _RAW_CHARS]))
+        self.items.append(CallError(str(ErrorCode.PARSE_ERROR), problem, self.text[start : start + _RAW_CHARS]))
 
 
 def _skip(text: str, position: int) -> int:

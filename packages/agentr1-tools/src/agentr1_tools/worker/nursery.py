@@ -17,6 +17,7 @@ import threading
 from typing import Any
 
 from agentr1_tools.base import BaseTool
+from agentr1_tools.worker import processes
 from agentr1_tools.worker.channel import Channel, ChannelClosed
 
 _START_SECONDS = 60.0
@@ -29,6 +30,10 @@ _PROGRAM = (
 
 class NurseryError(RuntimeError):
     """The nursery cannot start this tool: it cannot be sent there, or cannot be imported there."""
+
+
+class NurseryGoneError(RuntimeError):
+    """The nursery has ended; another one may work."""
 
 
 class Nursery:
@@ -49,7 +54,10 @@ class Nursery:
             )
 
     def fork(self, tool: bytes, channel_fd: int) -> int:
-        """Fork a worker for a pickled tool that speaks over this descriptor; returns its process id."""
+        """Fork a worker for a pickled tool that speaks over this descriptor; returns its process id.
+
+        Raises NurseryError when that tool cannot be had there, NurseryGoneError when the nursery is of no more use.
+        """
         if len(tool) > _MAX_TOOL_BYTES:
             raise NurseryError(f"the pickled tool has {len(tool)} bytes; open large things in open()")
         with self._lock:
@@ -57,8 +65,9 @@ class Nursery:
                 socket.send_fds(self._socket, [len(tool).to_bytes(8, "big")], [channel_fd])
                 self._socket.sendall(tool)
                 answer: dict[str, Any] = self._channel.receive(_START_SECONDS)
-            except (OSError, TimeoutError) as error:
-                raise NurseryError(f"the nursery does not answer: {error!r}") from None
+            except OSError as error:
+                self._process.kill()
+                raise NurseryGoneError(f"the nursery does not answer: {error!r}") from None
         if answer["error"]:
             raise NurseryError(answer["error"])
         return int(answer["pid"])
@@ -103,7 +112,7 @@ class _Shared:
                 try:
                     self._nursery = Nursery()
                 except OSError as error:
-                    raise NurseryError(f"the nursery cannot start: {error}") from error
+                    raise NurseryGoneError(f"the nursery cannot start: {error}") from error
             return self._nursery
 
     def release(self) -> None:
@@ -133,26 +142,28 @@ def run(descriptor: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tools: dict[bytes, BaseTool] = {}
+    processes.adopt_orphans()  # what a killed worker leaves comes here, and is reaped
     connection = socket.socket(fileno=descriptor)
     channel = Channel(connection)
     with contextlib.suppress(ChannelClosed):
         while True:
             header, descriptors, _, _ = socket.recv_fds(connection, 8, 1)
             if not header:
-                return
+                break
             body = _exactly(connection, int.from_bytes(header, "big"))
+            pid, problem = 0, ""
             try:
                 if body not in tools:
                     tools[body] = pickle.loads(body)
+                pid = os.fork()
             except BaseException as error:
-                os.close(descriptors[0])
-                channel.send({"pid": 0, "error": f"{type(error).__name__}: {error}"})
-                continue
-            pid = os.fork()
-            if pid == 0:
+                problem = f"{type(error).__name__}: {error}"
+            if pid == 0 and not problem:
                 enter(descriptors[0], tools[body])
             os.close(descriptors[0])
-            channel.send({"pid": pid, "error": ""})
+            channel.send({"pid": pid, "error": problem})
+    processes.kill_below(os.getpid())
+    processes.wait_for_children()
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:

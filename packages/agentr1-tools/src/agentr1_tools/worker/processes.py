@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import sys
 from pathlib import Path
@@ -67,6 +68,46 @@ def kill_tree(root: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(root, signal.SIGKILL)
     kill(root)
+
+
+class Handle:
+    """Holds on to one process, so that its number is never mistaken for a later process with the same (Linux)."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._descriptor: int | None = None
+        if sys.platform == "linux":
+            with contextlib.suppress(OSError):
+                self._descriptor = os.pidfd_open(pid)
+
+    def kill_tree(self) -> None:
+        """Kill the process and all below it; of a process that has ended, what is left of its group."""
+        if self.alive():
+            kill_tree(self._pid)
+        else:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGKILL)
+
+    def alive(self) -> bool:
+        """False once the process has ended, reaped or not."""
+        if self._descriptor is None:
+            return sys.platform != "linux"  # there, no descriptor means that it was gone at once
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        return not poll.poll(0)
+
+    def close(self) -> None:
+        """Let go of the process."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def wait_for_children() -> None:
+    """Wait until this process has no child left."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
 
 
 def reap_strays() -> None:

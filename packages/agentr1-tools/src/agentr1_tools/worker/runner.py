@@ -5,10 +5,12 @@ limit.
 """
 
 import contextlib
+import logging
 import os
 import pickle
 import socket
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -17,8 +19,10 @@ from agentr1_tools.errors import ErrorCode, ToolOpenError
 from agentr1_tools.result import ToolResult
 from agentr1_tools.worker import processes
 from agentr1_tools.worker.channel import Channel, ChannelClosed
-from agentr1_tools.worker.nursery import NurseryError, shared
-from agentr1_tools.worker.serve import OPEN_SECONDS, enter
+from agentr1_tools.worker.nursery import NurseryError, NurseryGoneError, shared
+from agentr1_tools.worker.serve import OPEN_SECONDS, guard
+
+_log = logging.getLogger(__name__)
 
 
 def timeout_result(seconds: float) -> ToolResult:
@@ -29,11 +33,11 @@ def timeout_result(seconds: float) -> ToolResult:
 class Worker:
     """One process and the channel to it."""
 
-    def __init__(self, pid: int, channel: Channel, *, own_child: bool) -> None:
-        self.pid = pid
+    def __init__(self, pid: int, channel: Channel, guardian: int | None = None) -> None:
         self._channel = channel
-        self._own_child = own_child
+        self._guardian = guardian
         self._ready = False
+        self._handle = processes.Handle(pid)
 
     def wait_until_ready(self) -> None:
         """Wait for the tool's `open()`. Raises ToolOpenError."""
@@ -57,12 +61,16 @@ class Worker:
 
     def kill(self) -> None:
         """End the process and all below it; returns when they hold nothing any more."""
-        processes.kill_tree(self.pid)
+        self.strike()
         with contextlib.suppress(Exception):
             while True:  # the channel ends when the last holder of its other end is gone
                 self._channel.receive(1.0)
-        self._channel.close()
+        self.abandon()
         self._reap()
+
+    def strike(self) -> None:
+        """Kill the process and all below it, without waiting."""
+        self._handle.kill_tree()
 
     def stop(self) -> None:
         """Let the tool close, then end what is left."""
@@ -74,13 +82,20 @@ class Worker:
         self.kill()
 
     def abandon(self) -> None:
-        """Drop the handle; the process goes on."""
+        """Drop the handles; the process goes on."""
         self._channel.close()
+        self._handle.close()
 
     def _reap(self) -> None:
-        if self._own_child:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(self.pid, 0)
+        """Wait for the guardian, which ends when nothing is left below it."""
+        if self._guardian is None:
+            return
+        deadline = time.monotonic() + 1.0
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(self._guardian, os.WNOHANG)[0] == 0:
+                if time.monotonic() > deadline:
+                    processes.kill_tree(self._guardian)
+                time.sleep(0.001)
 
 
 class ProcessRunner:
@@ -137,7 +152,7 @@ class ProcessRunner:
             self._idle.clear()
             self._free.notify_all()
         for worker in busy:
-            processes.kill_tree(worker.pid)  # its caller sees the channel end and cleans up
+            worker.strike()  # its caller sees the channel end and cleans up
         for worker in idle:
             worker.stop()
         with self._free:
@@ -194,24 +209,46 @@ class ProcessRunner:
                     self._idle.append(self._start())
                     self._free.notify()
 
-    def _start(self) -> Worker:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            if self._pickled is not None:
-                try:
-                    pid = shared.get().fork(self._pickled, theirs.fileno())
-                    return Worker(pid, Channel(ours), own_child=False)
-                except NurseryError:
-                    self._pickled = None
-            # A tool the nursery cannot import (a closure, a class of a script) is forked from here.
+    def _fork_in_nursery(self, descriptor: int) -> int | None:
+        """The process id, or None for a tool the nursery cannot import (a closure, a class of a script)."""
+        for _ in range(2):
+            if self._pickled is None:
+                break
             try:
-                pid = os.fork()
-            except OSError as error:
-                ours.close()
-                raise ToolOpenError(f"no process can be started for it: {error}") from error
-            if pid == 0:
-                enter(theirs.fileno(), self._tool)
-            return Worker(pid, Channel(ours), own_child=True)
+                return shared.get().fork(self._pickled, descriptor)
+            except NurseryGoneError as error:
+                _log.debug("%s; trying another", error)
+            except NurseryError as error:
+                _log.debug("%s is forked from this process: %s", self._tool.name, error)
+                self._pickled = None
+        return None
+
+    def _start(self) -> Worker:
+        """A new worker, whose tool opens meanwhile. Raises ToolOpenError when no process can be had."""
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                pid = self._fork_in_nursery(theirs.fileno())
+                if pid is not None:
+                    return Worker(pid, Channel(ours))
+                guardian, pid = _fork_here(theirs.fileno(), self._tool)
+                return Worker(pid, Channel(ours), guardian)
+        except OSError as error:
+            ours.close()
+            raise ToolOpenError(f"no process can be started for it: {error}") from error
+
+
+def _fork_here(descriptor: int, tool: BaseTool) -> tuple[int, int]:
+    """The process ids of a guardian, which is our child, and of the worker below it."""
+    read, write = os.pipe()
+    with open(read, "rb") as report:
+        try:
+            guardian = os.fork()
+            if guardian == 0:
+                guard(descriptor, write, tool)
+        finally:
+            os.close(write)
+        return guardian, int.from_bytes(report.read(8), "big")
 
 
 _living: weakref.WeakSet[ProcessRunner] = weakref.WeakSet()

@@ -36,15 +36,41 @@ def enter(channel_fd: int, tool: BaseTool) -> None:
         with contextlib.suppress(Exception):
             print(f"agentr1-tools worker of {tool.name}: {error!r}", file=sys.stderr, flush=True)
     finally:
+        with contextlib.suppress(Exception):
+            if processes.has_children():
+                processes.kill_below(os.getpid())
         os._exit(status)
+
+
+def guard(channel_fd: int, report_fd: int, tool: BaseTool) -> None:
+    """Turn a process that was just forked into the guardian of one worker: it forks it, says its process id, and adopts
+    and reaps whatever the worker leaves, until nothing is left. Does not return."""
+    try:
+        gc.freeze()
+        os.setsid()
+        processes.adopt_orphans()
+        _reset_signals()
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
+        pid = os.fork()
+        if pid == 0:
+            enter(channel_fd, tool)
+        os.write(report_fd, pid.to_bytes(8, "big"))
+        os.closerange(0, os.sysconf("SC_OPEN_MAX"))
+        processes.wait_for_children()
+    finally:
+        os._exit(0)
+
+
+def _reset_signals() -> None:
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _detach(channel_fd: int) -> socket.socket:
     """Cut what ties this process to its parent: session, signals, standard streams, descriptors."""
     os.setsid()
-    for number in _SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _reset_signals()
     processes.adopt_orphans()
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
