@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 import gymnasium
@@ -267,43 +266,3 @@ def test_the_final_observation_is_kept_over_an_autoreset() -> None:
     assert observations[0] != info["final_obs"][0]
     assert info["final_info"]["end_reason"].tolist() == ["max_steps", "answer"]
     envs.close()
-
-
-def test_make_loads_the_module_in_a_process_that_never_imported_it() -> None:
-    script = (
-        "import gymnasium, sys; assert 'agentr1_envs' not in sys.modules; "
-        "env = gymnasium.make('agentr1_envs:agentr1/HotpotQA-v0'); print(env.reset(seed=0)[1]['task_id'])"
-    )
-    done = subprocess.run([sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("world-train-")
-
-
-def test_importing_needs_no_heavy_package() -> None:
-    script = (
-        "import sys, agentr1_envs; "
-        "print([name for name in ('torch', 'transformers', 'pyarrow', 'huggingface_hub') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-def test_docstrings_have_gymnasiums_headings() -> None:
-    from importlib import import_module
-
-    from agentr1_envs import ENTRY_POINTS
-
-    headings = (
-        "Description",
-        "Action Space",
-        "Observation Space",
-        "Rewards",
-        "Starting State",
-        "Episode End",
-        "Arguments",
-        "Version History",
-    )
-    for entry_point in ENTRY_POINTS.values():
-        module, name = entry_point.split(":")
-        documented: Callable[..., Any] = getattr(import_module(module), name)
-        found = [line.strip()[3:] for line in documented.__doc__.splitlines() if line.strip().startswith("## ")]
-        assert found == list(headings), entry_point

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from agentr1_envs.datasets import GSM8K, HOTPOTQA, find_dataset
 from agentr1_envs.errors import DataNotFoundError, DataRowError, SettingError, UnknownTaskError
-from agentr1_envs.gsm8k_data import gold_expressions
-from agentr1_envs.hotpotqa_data import react_indices
 from agentr1_envs.loader import load_tasks
 
 
@@ -129,79 +127,6 @@ def test_a_json_file_may_hold_its_rows_under_data(tmp_path: Path) -> None:
     (tmp_path / "bad.parquet").write_text("PAR1")
     with pytest.raises(SettingError, match="parquet"):
         load_tasks(GSM8K, "train", tmp_path / "bad.parquet")
-
-
-def test_rows_of_verl_and_search_r1_are_read_as_they_are(tmp_path: Path) -> None:
-    verl = {
-        "data_source": "openai/gsm8k",
-        "prompt": [{"role": "user", "content": "2+3? Think step by step."}],
-        "ability": "math",
-        "reward_model": {"style": "rule", "ground_truth": "5"},
-        "extra_info": {"split": "train", "index": 7, "question": "2+3?", "answer": "<<2+3=5>>\n#### 5"},
-    }
-    task = load_tasks(GSM8K, "train", lines(tmp_path / "verl.jsonl", verl))[0]
-    assert (task.task_id, task.question, task.answers, task.plan) == ("train-00007", "2+3?", ("5",), ("2+3",))
-    bare = {**verl, "extra_info": None}
-    assert load_tasks(GSM8K, "train", lines(tmp_path / "bare.jsonl", bare))[0].question == "2+3? Think step by step."
-    search_r1 = {
-        "id": "test_0",
-        "question": "Who?",
-        "golden_answers": ["Ada", "Ada L."],
-        "prompt": [{"role": "system", "content": "s"}, {"role": "user", "content": "long prompt"}],
-        "reward_model": {"style": "rule", "ground_truth": {"target": ["Ada", "Ada L."]}},
-    }
-    task = load_tasks(HOTPOTQA, "train", lines(tmp_path / "search.jsonl", search_r1))[0]
-    assert (task.task_id, task.question, task.answers) == ("test_0", "Who?", ("Ada", "Ada L."))
-    bad = {**verl, "reward_model": {"ground_truth": "five"}}
-    with pytest.raises(DataRowError, match=r"'reward_model\.ground_truth': needs a number"):
-        load_tasks(GSM8K, "train", lines(tmp_path / "bad.jsonl", bad))
-    empty = {**verl, "reward_model": {"ground_truth": None}}
-    with pytest.raises(DataRowError, match="needs an answer"):
-        load_tasks(GSM8K, "train", lines(tmp_path / "empty.jsonl", empty))
-
-
-def test_the_shapes_of_hotpotqa(tmp_path: Path) -> None:
-    facts, context = [["T", 0], ["U", 1]], [["T", ["One."]], ["U", ["Two.", " Three."]]]
-    official = {"_id": "x", "question": "q", "answer": "a", "supporting_facts": facts, "context": context}
-    columns = {
-        "id": "x",
-        "question": "q",
-        "answer": "a",
-        "supporting_facts": {"title": ["T", "U"], "sent_id": [0, 1]},
-        "context": {"title": ["T", "U"], "sentences": [["One."], ["Two.", " Three."]]},
-    }
-    tasks = [
-        load_tasks(HOTPOTQA, "dev", lines(tmp_path / f"{number}.jsonl", shape))[0]
-        for number, shape in enumerate((official, columns))
-    ]
-    assert tasks[0] == tasks[1]
-    assert tasks[0].supporting_titles == ("T", "U")
-    assert tasks[0].context[1].text == "Two. Three."
-    for field, value in (
-        ("supporting_facts", [["T"]]),
-        ("supporting_facts", [["T", "0"]]),
-        ("context", [["T", "no list"]]),
-        ("answer", ""),
-        ("context_titles", "T"),
-    ):
-        with pytest.raises(DataRowError, match=f"line 1, field '{field}'"):
-            load_tasks(HOTPOTQA, "dev", lines(tmp_path / "bad.jsonl", {**official, field: value}))
-
-
-def test_gold_expressions() -> None:
-    assert gold_expressions("a <<16-3-4=9>>9, $<<9*$2=18>>18 <<5=5>> <<1,000*.5=500>> <<20%*50=10>>") == (
-        "16-3-4",
-        "9*2",
-        "1000*.5",
-        "(20/100)*50",
-    )
-    assert gold_expressions("<<2x3=6>> <<x+1=2>> <<2-=1>> <<=1>> none") == ("2*3",)
-
-
-def test_react_indices_follow_the_rule() -> None:
-    indices = react_indices()
-    assert len(set(indices)) == 500
-    assert indices[:5] == [3687, 6238, 5388, 3522, 3824]
 
 
 def test_unknown_names() -> None:
