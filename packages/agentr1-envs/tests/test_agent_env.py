@@ -67,6 +67,11 @@ def test_the_scripted_expert_succeeds_in_every_env(any_env: tuple[str, dict[str,
         assert not any(step[4]["success"] for step in steps[:-1])
 
 
+def test_environments_of_a_process_share_the_tasks(any_env: tuple[str, dict[str, Any]], make: Any) -> None:
+    first, second = (make(any_env[0], **any_env[1]) for _ in range(2))
+    assert first.tasks is second.tasks
+
+
 def test_info_keeps_its_schema(any_env: tuple[str, dict[str, Any]], make: Any) -> None:
     env = make(any_env[0], **any_env[1])
     infos = [env.reset(seed=3)[1]]

@@ -112,6 +112,8 @@ def test_the_real_problems_with_the_scripted_expert(make: Any, expert: Any, shar
 def test_the_real_problems_in_single_mode(make: Any, expert: Any, shared_data: Path) -> None:
     env = make("agentr1/GSM8K-v0", data=shared_data / "gsm8k" / "train.jsonl", mode="single", operations=(7, 8))
     assert {len(task.plan) for task in env.tasks} == {7, 8}
+    again = make("agentr1/GSM8K-v0", data=shared_data / "gsm8k" / "train.jsonl", mode="single", operations=(7, 8))
+    assert again.tasks is env.tasks
     for task_id in env.task_ids[:200]:
         assert expert(env, task_id)[0][4]["success"]
         assert "<<" not in env.demonstration()[0]

@@ -50,9 +50,6 @@ def test_context_shows_the_ten_paragraphs_and_no_answer(make: Any) -> None:
         assert set(env.task.supporting_titles) <= set(titles)
 
 
-# ReAct
-
-
 # Real data
 
 

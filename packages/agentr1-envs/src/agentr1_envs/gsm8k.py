@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
@@ -222,14 +223,22 @@ class _Source:
 
     def __call__(self) -> TaskSet:
         if find_file(GSM8K, self._split, self._data) is None:
-            return TaskSet(GSM8K.name, self._split, self._bundled(), "bundled sample")
+            return self._bundled()
         tasks = load_tasks(GSM8K, self._split, self._data, self._on_bad_row)
-        if not self._operations:
-            return tasks
-        wanted = self._operations
-        return tasks.where(lambda task: len(task.plan) in wanted, f"operations={wanted} fits none")
+        return _with_operations(tasks, self._operations) if self._operations else tasks
 
-    def _bundled(self) -> tuple[Task, ...]:
+    def _bundled(self) -> TaskSet:
         operations = self._operations or DEFAULT_OPERATIONS
         max_number = DEFAULT_MAX_NUMBER if self._max_number is None else self._max_number
-        return word_problems(self._split, operations, max_number)
+        return _bundled_problems(self._split, operations, max_number)
+
+
+@lru_cache(maxsize=16)
+def _bundled_problems(split: str, operations: tuple[int, ...], max_number: int) -> TaskSet:
+    """One set a process, shared by its environments."""
+    return TaskSet(GSM8K.name, split, word_problems(split, operations, max_number), "bundled sample")
+
+
+@lru_cache(maxsize=16)
+def _with_operations(tasks: TaskSet, operations: tuple[int, ...]) -> TaskSet:
+    return tasks.where(lambda task: len(task.plan) in operations, f"operations={operations} fits none")

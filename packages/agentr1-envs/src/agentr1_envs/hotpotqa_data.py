@@ -6,6 +6,7 @@ rows. Any question with gold answers fits: aliases may stand under `answers` or 
 """
 
 import random
+from functools import lru_cache
 from typing import Any, cast
 
 from agentr1_envs.errors import SettingError
@@ -46,6 +47,7 @@ def react_indices() -> list[int]:
     return indices[:REACT_SIZE]
 
 
+@lru_cache(maxsize=2)
 def react_subset(tasks: TaskSet) -> TaskSet:
     """ReAct's 500 questions out of the whole dev set.
 

@@ -80,8 +80,7 @@ def load_tasks(
     require_choice("on_bad_row", on_bad_row, ON_BAD_ROW)
     path = find_file(dataset, split, data)
     if path is None:
-        tasks, corpus = dataset.bundled(split)
-        return TaskSet(dataset.name, split, tasks, "bundled sample", corpus)
+        return _LOADED.get((dataset.name, split, BUNDLED), lambda: _bundled(dataset, split))
     status = path.stat()
     key = (dataset.name, split, path, on_bad_row, status.st_mtime_ns, status.st_size)
     return _LOADED.get(key, lambda: _load_file(dataset, split, path, on_bad_row))
@@ -145,6 +144,11 @@ def read_tasks(
         held = f"; its rows are of split {', '.join(map(repr, sorted(others)))}" if others else ""
         raise SettingError(f"{path} holds no task of split {split!r}{held}.")
     return tasks, [str(problem) for problem in problems]
+
+
+def _bundled(dataset: Dataset, split: str) -> TaskSet:
+    tasks, corpus = dataset.bundled(split)
+    return TaskSet(dataset.name, split, tasks, "bundled sample", corpus)
 
 
 def _load_file(dataset: Dataset, split: str, path: Path, on_bad_row: OnBadRow) -> TaskSet:

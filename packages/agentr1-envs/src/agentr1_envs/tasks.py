@@ -57,9 +57,9 @@ class Task:
         return tuple(dict.fromkeys(title for title, _ in self.supporting))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TaskSet:
-    """The tasks of one split, in file order, with ids that occur once."""
+    """The tasks of one split, in file order, with ids that occur once. Two sets are equal when they are one object."""
 
     name: str
     split: str
