@@ -92,7 +92,7 @@ def test_noise_raises_nothing_and_every_attempt_outside_thinking_is_answered(noi
     assert all(isinstance(item, (ToolCall, CallError)) for item in response.items)
 
 
-@settings(max_examples=500)
+@settings(max_examples=200)
 @given(st.lists(CALLS, min_size=1, max_size=3), st.lists(st.text(max_size=20), min_size=4, max_size=4))
 def test_valid_calls_come_back_exactly_from_among_broken_ones(calls, texts):
     texts = [text.replace("<", "(") for text in texts]

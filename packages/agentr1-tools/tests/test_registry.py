@@ -160,6 +160,13 @@ def test_a_configuration_the_tool_does_not_take_is_said(install):
         load_tool("shout", volume=11)
 
 
+def test_a_format_is_made_from_its_configuration():
+    text = "<tool_call>f()</tool_call>" * 3
+    assert len(get_format("hermes", max_calls=2).parse(text).calls) == 2
+    with pytest.raises(ToolConfigError, match=r"format hermes cannot be made .*'max_cals'"):
+        get_format("hermes", max_cals=2)
+
+
 def test_a_format_must_be_one(install):
     install("odd-formats", {"odd": "echo_plugin:make_nothing"}, group="agentr1.tool_formats")
     with pytest.raises(InvalidToolError, match="is no ToolFormat"):

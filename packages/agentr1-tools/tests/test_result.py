@@ -88,5 +88,11 @@ def test_the_model_reads_type_and_message_but_no_traceback():
     assert len(from_exception(ValueError("x" * 10_000)).text) < 600
 
 
+def test_the_developer_can_log_the_traceback(caplog):
+    with caplog.at_level("DEBUG", "agentr1_tools"):
+        from_exception(ZeroDivisionError("division by zero"))
+    assert caplog.records[0].exc_info
+
+
 def test_error_codes_are_plain_text_in_json():
     assert json.dumps(from_exception(KeyError("x")).error) == '"EXECUTION_ERROR"'

@@ -73,13 +73,21 @@ def load_tool(name: str, **config: Any) -> BaseTool:
     return tool
 
 
-def get_format(name: str) -> ToolFormat:
-    """Import one format and make it. Raises UnknownFormatError (with the nearest name)."""
+def get_format(name: str, **config: Any) -> ToolFormat:
+    """Import one format and make it: `config` goes to its class (`max_calls=8`).
+
+    Raises UnknownFormatError (with the nearest name), InvalidToolError, and ToolConfigError for a configuration it does
+    not take.
+    """
     found = _scan(FORMAT_GROUP, None)
     if name not in found:
         raise UnknownFormatError(f"no format {name!r}{did_you_mean(name, found)} (installed: {listed(found)})")
     info, entry_point = found[name]
-    made = _import(info, entry_point)()
+    make = _import(info, entry_point)
+    try:
+        made: object = make(**config)
+    except TypeError as error:
+        raise ToolConfigError(f"format {name} cannot be made from the configuration {config!r}: {error}") from error
     if not isinstance(made, ToolFormat):
         raise InvalidToolError(f"{info.entry_point} of {info.distribution} is no ToolFormat")
     return made

@@ -5,12 +5,15 @@ Nothing here runs a tool; `normalise` and `from_exception` are pure and are used
 
 import asyncio
 import json
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from agentr1_tools.errors import ErrorCode, ToolError
+
+_log = logging.getLogger(__name__)
 
 Status = Literal["success", "error"]
 _MAX_BITS = 14_000  # Python refuses to write whole numbers of more than 4,300 digits
@@ -141,6 +144,7 @@ def from_exception(error: BaseException) -> ToolResult:
         return ToolResult.failure(error.code, error.message)
     if isinstance(error, asyncio.CancelledError):
         return ToolResult.failure(ErrorCode.CANCELLED, "the call was cancelled")
+    _log.debug("a tool raised", exc_info=error)
     code = ErrorCode.NETWORK_ERROR if isinstance(error, ConnectionError) else ErrorCode.EXECUTION_ERROR
     message = " ".join(str(error).split())[:500]
     return ToolResult.failure(code, f"{type(error).__name__}: {message}" if message else type(error).__name__)

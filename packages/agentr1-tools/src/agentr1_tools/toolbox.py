@@ -63,7 +63,7 @@ class ToolBox:
     tools: instances, or names that are loaded from the registry.
     cache_size: successes kept for tools that are cacheable; 0 turns the cache off.
     max_result_chars: longer texts keep their head and tail.
-    on_rate_limit: a call inside a tool's `min_interval` waits, or ends as RATE_LIMITED.
+    on_rate_limit: a call inside a tool's `min_interval` (counted in this box) waits, or ends as RATE_LIMITED.
     allow: the only names of `tools` this box takes in; without it all.
     workers: processes a tool that is not cooperative may use at the same time.
     """

@@ -19,6 +19,7 @@ from typing import Any
 from agentr1_tools.base import BaseTool
 from agentr1_tools.worker import processes
 from agentr1_tools.worker.channel import Channel, ChannelClosed
+from agentr1_tools.worker.serve import enter
 
 _START_SECONDS = 60.0
 _MAX_TOOL_BYTES = 16 * 1024 * 1024
@@ -137,8 +138,6 @@ os.register_at_fork(after_in_child=shared.forget)
 
 def run(descriptor: int) -> None:
     """The nursery's own loop: receive a tool and a descriptor, fork, answer with the process id."""
-    from agentr1_tools.worker.serve import enter
-
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     tools: dict[bytes, BaseTool] = {}
@@ -167,10 +166,10 @@ def run(descriptor: int) -> None:
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
-    body = b""
+    body = bytearray()
     while len(body) < count:
         part = connection.recv(count - len(body))
         if not part:
             raise ChannelClosed("the parent closed the channel")
         body += part
-    return body
+    return bytes(body)

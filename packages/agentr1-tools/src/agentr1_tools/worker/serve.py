@@ -30,7 +30,8 @@ def enter(channel_fd: int, tool: BaseTool) -> None:
     status = 1
     try:
         gc.freeze()  # what the parent owned is never collected here: a late close would hit a descriptor that is ours
-        serve(Channel(_detach(channel_fd)), tool)
+        with contextlib.closing(Channel(_detach(channel_fd))) as channel:
+            serve(channel, tool)
         status = 0
     except BaseException as error:
         with contextlib.suppress(Exception):
