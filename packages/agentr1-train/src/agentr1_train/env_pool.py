@@ -8,7 +8,7 @@ import importlib
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import gymnasium
 
@@ -27,6 +27,18 @@ class EnvAttributes:
     """True: the schemas go to the chat template. False: they stand in the system text."""
     stop: tuple[str, ...] = ()
     """Strings that end a response."""
+
+
+class TextEnv(Protocol):
+    """What a flow sees of an environment. A flow may put a wrapper of its own in front of the one it was lent."""
+
+    @property
+    def env_id(self) -> str: ...
+    @property
+    def attributes(self) -> EnvAttributes: ...
+    async def reset(self, seed: int | None, options: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]: ...
+    async def step(self, action: str) -> tuple[Any, Any, bool, bool, dict[str, Any]]: ...
+    async def demonstration(self) -> list[str] | None: ...
 
 
 @dataclass(slots=True)
@@ -131,6 +143,22 @@ class EnvPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def attributes(self) -> EnvAttributes:
+        """The optional attributes of an environment that is free, whatever task it played last.
+
+        Raises:
+            EnvironmentLoadError: reading them failed.
+        """
+        if not self._free:
+            self._free.append(self._make())
+        try:
+            return self._free[-1].attributes
+        except Exception as error:
+            raise EnvironmentLoadError(
+                f"{self.env_id}: its attributes failed: {type(error).__name__}: {error}"
+            ) from error
 
     async def acquire(self) -> EnvHandle:
         """Lend an environment: a free one, or a new one.

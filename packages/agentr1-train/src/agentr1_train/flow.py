@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agentr1_train.config import RolloutConfig
-from agentr1_train.env_pool import EnvHandle
+from agentr1_train.env_pool import TextEnv
 from agentr1_train.renderer import Conversation, Observation, Renderer, newest_text
 from agentr1_train.sampler.base import Completion, Prompt, SamplingParams
 from agentr1_train.sampler.batching import BatchingSampler
@@ -28,7 +28,7 @@ _REWARD_PREFIX = "reward/"
 class Episode:
     """One episode to be played: everything a flow needs."""
 
-    env: EnvHandle
+    env: TextEnv
     """Lent for this episode; not reset yet."""
     sampler: BatchingSampler
     """``await episode.sampler.sample(prompt, params)``; may be called for several branches at once."""
