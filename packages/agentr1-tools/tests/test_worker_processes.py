@@ -101,6 +101,12 @@ def test_a_handle_of_a_dead_process_still_ends_its_group():
     handle.close()
 
 
+@pytest.mark.parametrize("pid", [0, -1])
+def test_no_handle_names_a_whole_group(pid):
+    with pytest.raises(ValueError, match="no single process"):
+        processes.Handle(pid)
+
+
 def test_killing_what_is_gone_is_silent():
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()

@@ -11,7 +11,7 @@ import time
 import pytest
 from agentr1_tools import BaseTool, ToolCall
 from agentr1_tools.errors import ToolOpenError
-from agentr1_tools.worker import processes
+from agentr1_tools.worker import processes, runner
 
 pytestmark = pytest.mark.usefixtures("no_process_left")
 CALL = ToolCall("probe", {"x": 1})
@@ -151,6 +151,36 @@ def test_a_crash_is_an_error_and_the_next_call_works(open_box, make_tool, execut
     )
     assert box.call(CALL).error == code
     assert box.call(ToolCall("probe", {"x": 0})).data == 7
+
+
+def test_a_worker_that_was_killed_between_two_calls_is_replaced(open_box, make_tool):
+    box = open_box([make_tool(lambda params: {"status": "success", "data": os.getpid()}, timeout=5, cacheable=False)])
+    first = box.call(CALL).data
+    os.kill(first, signal.SIGKILL)
+    wait_until_gone(first)
+    second = box.call(CALL)
+    assert second.ok
+    assert second.data != first
+
+
+def test_a_guardian_that_cannot_fork_is_an_error(open_box, make_tool, monkeypatch):
+    monkeypatch.setattr(runner, "guard", lambda *_: os._exit(1))
+    with pytest.raises(ToolOpenError, match="no process can be started"):
+        open_box([make_tool(lambda params: {})])
+
+
+def test_an_interrupted_caller_leaves_the_box_in_order(open_box, make_tool, monkeypatch):
+    def slow(params):
+        time.sleep(params["x"])
+        return {"status": "success", "data": "fine"}
+
+    box = open_box([make_tool(slow, timeout=5)], workers=1)
+    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        box.call(ToolCall("probe", {"x": 4}))
+    timer.join()
+    assert box.call(ToolCall("probe", {"x": 0})).data == "fine"
 
 
 def test_workers_are_used_again_and_are_not_this_process(open_box, make_tool):

@@ -38,21 +38,25 @@ class NurseryGoneError(RuntimeError):
 
 
 class Nursery:
-    """The parent's side."""
+    """The parent's side. Raises NurseryGoneError when no process can be had."""
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         self._socket = ours
         self._channel = Channel(ours)
         self._lock = threading.Lock()
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), json.dumps(sys.path)],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), json.dumps(sys.path)],
+                    pass_fds=(theirs.fileno(),),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            ours.close()
+            raise NurseryGoneError(f"the nursery cannot start: {error}") from error
 
     def fork(self, tool: bytes, channel_fd: int) -> int:
         """Fork a worker for a pickled tool that speaks over this descriptor; returns its process id.
@@ -110,10 +114,7 @@ class _Shared:
                 self._nursery.close()
                 self._nursery = None
             if self._nursery is None:
-                try:
-                    self._nursery = Nursery()
-                except OSError as error:
-                    raise NurseryGoneError(f"the nursery cannot start: {error}") from error
+                self._nursery = Nursery()
             return self._nursery
 
     def release(self) -> None:

@@ -74,6 +74,8 @@ class Handle:
     """Holds on to one process, so that its number is never mistaken for a later process with the same (Linux)."""
 
     def __init__(self, pid: int) -> None:
+        if pid <= 0:
+            raise ValueError(f"{pid} names no single process")
         self._pid = pid
         self._descriptor: int | None = None
         if sys.platform == "linux":

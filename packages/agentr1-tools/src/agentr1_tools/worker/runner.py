@@ -59,6 +59,10 @@ class Worker:
         answer = self._channel.receive(seconds)
         return ToolResult(**answer)
 
+    def alive(self) -> bool:
+        """False once the process has ended."""
+        return self._handle.alive()
+
     def kill(self) -> None:
         """End the process and all below it; returns when they hold nothing any more."""
         self.strike()
@@ -139,6 +143,9 @@ class ProcessRunner:
         except ValueError as error:
             self._give_back(worker)
             return ToolResult.failure(ErrorCode.INVALID_ARGUMENT, f"the arguments are too large: {error}")
+        except BaseException:  # the caller was interrupted; what the worker does now is nobody's
+            self._replace(worker)
+            raise
         self._give_back(worker)
         return result
 
@@ -176,6 +183,9 @@ class ProcessRunner:
             if self._closed:
                 raise ToolOpenError("the tool box is closed")
             worker = self._idle.pop() if self._idle else self._start()
+            if not worker.alive():  # something outside ended it between two calls
+                worker.kill()
+                worker = self._start()
             self._busy.add(worker)
         try:
             worker.wait_until_ready()
@@ -248,7 +258,11 @@ def _fork_here(descriptor: int, tool: BaseTool) -> tuple[int, int]:
                 guard(descriptor, write, tool)
         finally:
             os.close(write)
-        return guardian, int.from_bytes(report.read(8), "big")
+        pid = int.from_bytes(report.read(8), "big")
+    if pid == 0:
+        os.waitpid(guardian, 0)
+        raise OSError("the guardian could not fork")
+    return guardian, pid
 
 
 _living: weakref.WeakSet[ProcessRunner] = weakref.WeakSet()

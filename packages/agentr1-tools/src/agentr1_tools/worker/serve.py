@@ -44,8 +44,10 @@ def enter(channel_fd: int, tool: BaseTool) -> None:
 
 
 def guard(channel_fd: int, report_fd: int, tool: BaseTool) -> None:
-    """Turn a process that was just forked into the guardian of one worker: it forks it, says its process id, and adopts
-    and reaps whatever the worker leaves, until nothing is left. Does not return."""
+    """Turn a process that was just forked into the guardian of one worker. Does not return.
+
+    It forks the worker, reports its process id, and reaps whatever the worker leaves, until nothing is left.
+    """
     try:
         gc.freeze()
         os.setsid()
