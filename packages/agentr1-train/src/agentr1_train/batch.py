@@ -88,6 +88,15 @@ class MicroBatch:
         }
         return dataclasses.replace(self, **moved)
 
+    def select(self, keep: Tensor) -> "MicroBatch":
+        """Return this micro-batch with only the trained tokens that ``keep`` marks. Shape: (N,), bool."""
+        rows = torch.arange(len(self.rows)).repeat_interleave(torch.tensor(self.lengths, dtype=torch.long))
+        counts = torch.zeros(len(self.rows), dtype=torch.long).index_add(0, rows, keep.long())
+        names = ("token_index", "targets", "sampler_logp", "old_logp", "advantage", "weight", "step", "trajectory")
+        kept = {name: getattr(self, name)[keep] for name in names}
+        reference = None if self.ref_logp is None else self.ref_logp[keep]
+        return dataclasses.replace(self, lengths=tuple(counts.tolist()), ref_logp=reference, **kept)
+
 
 def pack(
     rows: Sequence[Row], micro_batch_tokens: int, pad_id: int = 0, keep_trajectories_together: bool = False

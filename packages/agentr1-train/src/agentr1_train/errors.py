@@ -47,6 +47,10 @@ class RolloutError(AgentR1Error, RuntimeError):
     """More trajectories failed than the recipe allows; the message has the commonest reason."""
 
 
+class RunFailedError(AgentR1Error, RuntimeError):
+    """A training process that was started here ended with an error of its own."""
+
+
 class SpanMismatchError(AgentR1Error, AssertionError):
     """A trained span of the packed tensors differs from the ids that were sampled."""
 

@@ -2,7 +2,7 @@
 
 For machines without a hub or a GPU: a model of one to ten million parameters that trains in seconds. It is an ordinary
 Hugging Face folder (Llama architecture, byte-level BPE, ChatML template), and everything else treats it as any other.
-Digits are tokens of their own, so that a number is spelled and not looked up.
+Numbers stand apart from the text around them: a common one is a single token, which a small model learns to copy early.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class ModelShape:
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE whose digits stand alone, with the ChatML tokens.
+    """Train a byte-level BPE whose tokens never join digits to other text, with the ChatML tokens.
 
     Raises:
         ConfigError: ``vocabulary`` leaves no room for the 256 bytes and the special tokens.
@@ -61,7 +61,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
         raise ConfigError(f"vocabulary = {vocabulary}: at least 260 are needed (256 bytes and the special tokens).")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        [pre_tokenizers.Digits(individual_digits=False), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -99,12 +99,14 @@ def init_model(texts: Iterable[str], out: Path, shape: ModelShape) -> int:
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=shape.hidden,
-        intermediate_size=shape.hidden * 3,
+        intermediate_size=shape.hidden * 2,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.heads,
         max_position_embeddings=shape.positions,
         tie_word_embeddings=True,
+        initializer_range=shape.hidden
+        ** -0.5,  # transformers' 0.02 suits wide models; narrow ones learn to copy late with it
         bos_token_id=None,
         eos_token_id=_token_id(tokenizer, END),
         pad_token_id=_token_id(tokenizer, PAD),

@@ -77,20 +77,18 @@ class _Demonstrator:
 def train_supervised(
     recipe: Recipe, tokenizer: Any, device: torch.device, out: Path, report: Report | None = None
 ) -> Path:
-    """Train on demonstrations and write the model to ``out``; a folder that is there already is kept. Collective.
+    """Train on demonstrations and write the model to ``out``. Collective.
 
     Args:
         recipe: sections ``model``, ``env``, ``rollout`` (its limits), ``supervised`` and ``engine``.
         tokenizer: the policy's.
         device: from ``distributed.init``.
-        out: folder of the model; appears whole or not at all.
+        out: folder of the model; appears whole or not at all, and takes the place of one that was there.
         report: told after every batch.
 
     Raises:
         ConfigError: the environment has no demonstrations, or none that succeeds.
     """
-    if (out / "config.json").is_file():
-        return out
     policy = load_policy(recipe.model, recipe.engine.dtype)
     engine = DeepSpeedEngine(policy, recipe.engine, recipe.optimizer, device, name="policy")
     for batch, trajectories in enumerate(_batches(recipe, tokenizer)):
@@ -155,14 +153,14 @@ class _NoSampler:
 
 def _step(engine: DeepSpeedEngine, trajectories: Sequence[Trajectory], recipe: Recipe) -> dict[str, float]:
     """Take one step on the mean negative log-likelihood of the demonstrated tokens of all ranks."""
-    shown = [item for item in trajectories if item.error is None]
-    failed = [item.error for item in trajectories if item.error is not None]
+    shown = [item for item in trajectories if item.success]
+    failed = [item.error or f"it ended as {item.end_reason}, without success" for item in trajectories if not item.success]
     counts = distributed.all_gather_object(
         (sum(len(step.response_ids) for item in shown for step in item.steps), failed)
     )
     tokens, errors = sum(count for count, _ in counts), [text for _, found in counts for text in found]
     if not tokens:
-        raise ConfigError(f"no demonstration could be played: {errors[0] if errors else 'there are none'}.")
+        raise ConfigError(f"no demonstration of the batch succeeded: {errors[0] if errors else 'there are none'}.")
     sums = engine.forward_backward(
         demonstration_batches(shown, 1 / tokens, recipe.engine.micro_batch_tokens), _imitation
     )
