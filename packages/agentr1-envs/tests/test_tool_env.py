@@ -38,6 +38,7 @@ class Finder(BaseTool):
     }
     cooperative = True
     cacheable = False
+    timeout = 10.0
 
     def execute(self, params: dict[str, Any]) -> dict[str, Any]:
         if "boom" in params["titles"]:
@@ -47,6 +48,7 @@ class Finder(BaseTool):
 
 class Sleeper(Finder):
     name = "sleep"
+    timeout = 10.0
 
     def execute(self, params: dict[str, Any]) -> dict[str, Any]:
         time.sleep(0.05)
@@ -64,6 +66,8 @@ def start() -> Any:
     made: list[ToolEnv] = []
 
     def _start(task_id: str = "sum", tools: Any = ("calculator",), **settings: Any) -> ToolEnv:
+        if all(isinstance(tool, str) for tool in tools):
+            settings = {"tool_timeout": 10.0, **settings}  # the tests share the machine
         env = ToolEnv(tools, TASKS, **settings)
         made.append(env)
         env.reset(options={"task_id": task_id})
@@ -173,6 +177,17 @@ def test_the_tool_time_of_an_episode_runs_out_and_comes_back(start: Callable[...
     assert "give the final answer" in observation
     env.reset(options={"task_id": "hops"})
     assert env.step(act)[4]["error_codes"] == ()
+
+
+def test_the_time_of_a_call_can_be_set_for_named_tools(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "load_tool", lambda name: Sleeper())
+    act = find("A").replace("find", "sleep")
+    observation, *_, info = start("hops", ("sleep",), tool_timeout=0.001).step(act)
+    assert info["error_codes"] == ("TIMEOUT",)
+    assert "0.001 s" in observation
+    assert start("hops", ("sleep",)).step(act)[4]["error_codes"] == ()  # another limit, another box
+    with pytest.raises(SettingError, match="set `timeout` on the tools"):
+        ToolEnv([Finder()], TASKS, tool_timeout=1.0).reset(seed=0)
 
 
 def test_a_megabyte_of_anything_survives(start: Callable[..., ToolEnv]) -> None:
@@ -298,8 +313,8 @@ def test_environments_of_a_process_share_one_box_until_the_last_closes() -> None
     gc.collect()
     before = len(module._BOXES)
     first, second = (
-        ToolEnv(("calculator",), TASKS, max_result_chars=777),
-        ToolEnv(("calculator",), TASKS, max_result_chars=777),
+        ToolEnv(("calculator",), TASKS, max_result_chars=777, tool_timeout=10.0),
+        ToolEnv(("calculator",), TASKS, max_result_chars=777, tool_timeout=10.0),
     )
     for env in (first, second):
         env.reset(seed=0)
@@ -317,7 +332,7 @@ def test_environments_of_a_process_share_one_box_until_the_last_closes() -> None
 
 def test_episodes_run_side_by_side_in_threads() -> None:
     def play(number: int) -> list[str]:
-        env = ToolEnv(("calculator",), TASKS, max_steps=30)
+        env = ToolEnv(("calculator",), TASKS, max_steps=30, tool_timeout=10.0)
         env.reset(seed=number)
         texts = [env.step(call(f"{number}*{i}"))[0] for i in range(20)]
         env.close()
@@ -331,7 +346,7 @@ def test_episodes_run_side_by_side_in_threads() -> None:
 def test_a_plan_longer_than_the_steps_is_grouped() -> None:
     task = Task("long", "train", "?", ("6",), plan=("1+1", "2+2", "3+3", "4+4", "5+5"))
     tasks = TaskSet("toy", "train", (task,), "here")
-    env = ToolEnv(("calculator",), tasks, max_steps=3)
+    env = ToolEnv(("calculator",), tasks, max_steps=3, tool_timeout=10.0)
     env.reset(seed=0)
     script = env.demonstration()
     assert [text.count("<tool_call>") for text in script] == [3, 2, 0]

@@ -22,6 +22,7 @@ def test_settings_lie_over_the_defaults() -> None:
         ({"invalid_penalty": float("nan")}, "invalid_penalty"),
         ({"system": "shrt"}, "Did you mean 'short'"),
         ({"tool_seconds_per_episode": 0}, "above 0"),
+        ({"tool_timeout": -1.0}, "above 0"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, object], message: str) -> None:

@@ -21,6 +21,10 @@ from agentr1_envs.tool_env import EnvTool, ToolCall, ToolEnv
 
 MODES = ("calculator", "single")
 
+TOOL_TIMEOUT = 10.0
+"""Seconds a calculation may take by default. The calculator bounds its own work, so this only fires when something is
+broken; the tool's own 0.3 s would also fire on a busy machine, and the same seed would give another episode."""
+
 _ANNOTATION = re.compile(r"<<[^<>]*>>")
 _FINAL = re.compile(r"\n?#### .*\Z", re.DOTALL)
 
@@ -70,7 +74,8 @@ def gsm8k(
       default 2 and 3.
     * `max_number`: the largest number in a bundled problem's text, by default 20.
     * `observation`, `history`, `render_mode`: as for `AgentEnv`.
-    * "single": `system` ("full", "short", "none", or a text). "calculator": every field of `ToolSettings`.
+    * "single": `system` ("full", "short", "none", or a text). "calculator": every field of `ToolSettings` (by default
+      `tool_timeout` is 10 s).
 
     ## Version History
     v0: first version.
@@ -127,6 +132,7 @@ class GSM8KEnv(ToolEnv):
     role = "You solve a word problem step by step, with the calculator for the arithmetic. The answer is one number."
 
     def __init__(self, tasks: "_Source", **settings: Any) -> None:
+        settings = {"tool_timeout": TOOL_TIMEOUT, **settings}
         super().__init__(("calculator",), tasks, **settings)
 
     def score(self, task: Task, response: str, prediction: str | None) -> Score:

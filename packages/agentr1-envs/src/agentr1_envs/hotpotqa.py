@@ -20,6 +20,10 @@ from agentr1_envs.tool_env import ToolEnv, ToolSpec
 MODES = ("tools", "react", "context")
 SUBSETS = ("all", "react500")
 
+TOOL_TIMEOUT = 10.0
+"""Seconds a search of a local corpus may take by default. It takes milliseconds, so this only fires when something is
+broken; the tool's own 0.3 s would also fire on a busy machine, and the same seed would give another episode."""
+
 _ROLE = "You answer a question that needs facts from more than one article."
 
 
@@ -78,7 +82,8 @@ def hotpotqa(
     * `reward`: "em" or "f1".
     * `on_bad_row`: "refuse" or "skip".
     * `observation`, `history`, `render_mode`: as for `AgentEnv`.
-    * "tools": every field of `ToolSettings`. "react": `max_steps`, `system`. "context": `system`.
+    * "tools": every field of `ToolSettings` (with a corpus `tool_timeout` is 10 s by default). "react": `max_steps`,
+      `system`. "context": `system`.
 
     ## Version History
     v0: first version.
@@ -106,6 +111,8 @@ class HotpotQAToolEnv(ToolEnv):
     def __init__(
         self, tasks: "_Source", reward: TextReward, retriever: str | None, max_results: int, **settings: Any
     ) -> None:
+        if not retriever:
+            settings = {"tool_timeout": TOOL_TIMEOUT, **settings}
         super().__init__((), tasks, **settings)
         self._source = tasks
         self._reward: TextReward = reward

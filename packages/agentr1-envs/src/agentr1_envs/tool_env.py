@@ -45,6 +45,7 @@ ToolSpec = str | Mapping[str, Any] | BaseTool
 class EnvTool(BaseTool):
     """A tool that the environment itself answers, since it needs the state of the episode."""
 
+    timeout = 10.0  # it only looks at the episode; a limit that a busy machine can reach would change results
     cacheable = False
     cooperative = True
 
@@ -195,7 +196,7 @@ class ToolEnv(AgentEnv):
     def bench(self) -> "_Bench":
         """The tool boxes, made at first use."""
         if self._bench is None:
-            self._bench = _Bench(self.tool_specs(), self.own_tools(), self.settings.max_result_chars)
+            self._bench = _Bench(self.tool_specs(), self.own_tools(), self.settings)
         return self._bench
 
     def begin(self, task: Task) -> str:
@@ -267,16 +268,18 @@ class ToolEnv(AgentEnv):
 class _Bench:
     """The tools of one environment: named tools in a box the process shares, its own tools in a box of its own."""
 
-    def __init__(self, specs: Sequence[ToolSpec], own: Sequence[BaseTool], max_result_chars: int) -> None:
+    def __init__(self, specs: Sequence[ToolSpec], own: Sequence[BaseTool], settings: ToolSettings) -> None:
         if not specs and not own:
             raise SettingError("tools=[]: needs at least one tool; see `agentr1-tools list`.")
         named = [spec for spec in specs if not isinstance(spec, BaseTool)]
+        if settings.tool_timeout is not None and len(named) < len(specs):
+            raise SettingError("tool_timeout= is for tools given by name; set `timeout` on the tools you made.")
         private = [*(spec for spec in specs if isinstance(spec, BaseTool)), *own]
         self._boxes: list[ToolBox] = []
         if named:
-            self._boxes.append(_shared_box(named, max_result_chars))
+            self._boxes.append(_shared_box(named, settings.max_result_chars, settings.tool_timeout))
         if private:
-            self._boxes.append(ToolBox(private, max_result_chars=max_result_chars))
+            self._boxes.append(ToolBox(private, max_result_chars=settings.max_result_chars))
         self.schemas: list[dict[str, Any]] = [schema for box in self._boxes for schema in box.schemas]
         self._box_of = {name: box for box in self._boxes for name in box.names}
         self._opened = False
@@ -312,11 +315,15 @@ class _Bench:
 _BOXES = SharedWhileUsed[ToolBox]()
 
 
-def _shared_box(specs: Sequence[str | Mapping[str, Any]], max_result_chars: int) -> ToolBox:
+def _shared_box(specs: Sequence[str | Mapping[str, Any]], max_result_chars: int, tool_timeout: float | None) -> ToolBox:
     """The process's box for these tools: environments share its cache, and the last to let go of it closes it."""
     configs = [{"name": spec} if isinstance(spec, str) else dict(spec) for spec in specs]
-    key = json.dumps([configs, max_result_chars], sort_keys=True, default=str)
-    return _BOXES.get(key, lambda: ToolBox(map(_load, configs), max_result_chars=max_result_chars))
+    key = json.dumps([configs, max_result_chars, tool_timeout], sort_keys=True, default=str)
+
+    def make() -> ToolBox:
+        return ToolBox([_load(config, tool_timeout) for config in configs], max_result_chars=max_result_chars)
+
+    return _BOXES.get(key, make)
 
 
 @lru_cache(maxsize=16)
@@ -325,7 +332,10 @@ def _format_named(name: str) -> ToolFormat:
     return get_format(name)
 
 
-def _load(config: Mapping[str, Any]) -> BaseTool:
+def _load(config: Mapping[str, Any], tool_timeout: float | None) -> BaseTool:
     if not isinstance(config.get("name"), str):
         raise SettingError(f"tool {dict(config)!r}: needs a 'name'; see `agentr1-tools list`.")
-    return load_tool(config["name"], **{key: value for key, value in config.items() if key != "name"})
+    tool = load_tool(config["name"], **{key: value for key, value in config.items() if key != "name"})
+    if tool_timeout is not None:
+        tool.timeout = tool_timeout
+    return tool

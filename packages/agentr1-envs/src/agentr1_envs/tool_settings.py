@@ -22,6 +22,8 @@ class ToolSettings:
     """Responses after which an unanswered episode is truncated."""
     max_calls_per_step: int = 8
     """Calls of one response that are run; the others come back as errors."""
+    tool_timeout: float | None = None
+    """Seconds a call may take, in place of the limits the named tools declare; None keeps those."""
     tool_seconds_per_episode: float = 60.0
     """Seconds all calls of an episode may take together; after that, calls come back as errors."""
     max_invalid: int = 3
@@ -50,8 +52,9 @@ class ToolSettings:
         for name in ("per_hop", "format_reward", "invalid_penalty"):
             if not 0.0 <= getattr(self, name) < float("inf"):
                 raise SettingError(f"{name}={getattr(self, name)!r} must be 0 or more.")
-        if self.tool_seconds_per_episode <= 0:
-            raise SettingError(f"tool_seconds_per_episode={self.tool_seconds_per_episode!r} must be above 0.")
+        for name in ("tool_timeout", "tool_seconds_per_episode"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise SettingError(f"{name}={getattr(self, name)!r} must be above 0.")
         if (limits := self.process_reward_range) is not None and not 0.0 < limits[0] <= limits[1]:
             raise SettingError(
                 f"process_reward_range={limits!r}: needs two positive numbers, the smaller first, or None."
