@@ -3,7 +3,8 @@
 A row is one step (or the prompt after a truncated trajectory, which only the critic reads). Rows are sorted by length
 and cut into micro-batches within a budget of padded tokens; each keeps the indices of its rows, so results come back in
 the rows' own order. Loss denominators are already inside the weights: nothing here, and nothing about how rows are
-packed, changes a gradient. Prefix sharing is not done here: every row repeats its whole prompt.
+packed, changes a gradient. A line of the tensors holds one row or, under ``merge``, all rows of a trajectory whose
+prompts continue one another, so that a history is computed once and not once a step. Trajectories share nothing here.
 """
 
 import dataclasses
@@ -46,7 +47,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Tensors of one forward pass: B rows padded on the right to T, N trained tokens in all, row after row."""
+    """One forward pass: R rows in B lines padded on the right to T, N trained tokens in all, row after row."""
 
     rows: tuple[int, ...]
     """Index of each row in the list that was packed. Empty in a filler, which has one row of one token."""
@@ -73,9 +74,9 @@ class MicroBatch:
     n_steps: int
     n_trajectories: int
     prompt_end: Tensor
-    """Flat position in B * T of each row's last prompt token. Shape: (B,), long."""
+    """Flat position in B * T of each row's last prompt token. Shape: (R,), long."""
     old_value: Tensor
-    """Shape: (B,), float32, as the next two."""
+    """Shape: (R,), float32, as the next two."""
     returns: Tensor
     value_weight: Tensor
 
@@ -88,18 +89,13 @@ class MicroBatch:
         }
         return dataclasses.replace(self, **moved)
 
-    def select(self, keep: Tensor) -> "MicroBatch":
-        """Return this micro-batch with only the trained tokens that ``keep`` marks. Shape: (N,), bool."""
-        rows = torch.arange(len(self.rows)).repeat_interleave(torch.tensor(self.lengths, dtype=torch.long))
-        counts = torch.zeros(len(self.rows), dtype=torch.long).index_add(0, rows, keep.long())
-        names = ("token_index", "targets", "sampler_logp", "old_logp", "advantage", "weight", "step", "trajectory")
-        kept = {name: getattr(self, name)[keep] for name in names}
-        reference = None if self.ref_logp is None else self.ref_logp[keep]
-        return dataclasses.replace(self, lengths=tuple(counts.tolist()), ref_logp=reference, **kept)
-
 
 def pack(
-    rows: Sequence[Row], micro_batch_tokens: int, pad_id: int = 0, keep_trajectories_together: bool = False
+    rows: Sequence[Row],
+    micro_batch_tokens: int,
+    pad_id: int = 0,
+    keep_trajectories_together: bool = False,
+    merge: bool = False,
 ) -> list[MicroBatch]:
     """Cut rows into micro-batches of at most ``micro_batch_tokens`` padded tokens; a longer row stands alone.
 
@@ -109,17 +105,19 @@ def pack(
         pad_id: fills input ids on the right; its value changes nothing.
         keep_trajectories_together: all rows of a trajectory share a micro-batch, whatever its size: needed when the
             importance ratio averages over the whole trajectory.
+        merge: rows that follow one another in a trajectory share a line where each prompt begins with the row before.
 
     Raises:
         ConfigError: the budget is below 1.
     """
     if micro_batch_tokens < 1:
         raise ConfigError(f"engine.micro_batch_tokens = {micro_batch_tokens}: at least 1 is needed.")
-    batches: list[list[int]] = []
-    current: list[int] = []
+    batches: list[list[list[int]]] = []
+    current: list[list[int]] = []
     width = 0
-    for unit in _units(rows, keep_trajectories_together):
-        longest = max(len(rows[index]) for index in unit)
+    lines = _chains(rows) if merge else [[index] for index in range(len(rows))]
+    for unit in _units(rows, lines, keep_trajectories_together):
+        longest = max(len(rows[line[-1]]) for line in unit)
         if current and (len(current) + len(unit)) * max(width, longest) > micro_batch_tokens:
             batches.append(current)
             current, width = [], 0
@@ -137,7 +135,7 @@ def equalize(batches: Sequence[MicroBatch], count: int) -> list[MicroBatch]:
 
 def filler() -> MicroBatch:
     """Return a micro-batch of one token that trains nothing: N is 0 and the value weight is 0."""
-    batch = _collate([Row(prompt_ids=(0,), response_ids=(), trajectory=(-1, -1))], [0], 0)
+    batch = _collate([Row(prompt_ids=(0,), response_ids=(), trajectory=(-1, -1))], [[0]], 0)
     return dataclasses.replace(batch, rows=(), lengths=())
 
 
@@ -152,7 +150,7 @@ def split_tokens(batches: Sequence[MicroBatch], outputs: Sequence[Tensor], n_row
 
 
 def split_rows(batches: Sequence[MicroBatch], outputs: Sequence[Tensor], n_rows: int) -> list[float]:
-    """Deal outputs of shape (B,), one a micro-batch, back to the rows: element i belongs to row i."""
+    """Deal outputs of shape (R,), one a micro-batch, back to the rows: element i belongs to row i."""
     result = [0.0] * n_rows
     for batch, output in zip(batches, outputs, strict=True):
         for row, value in zip(batch.rows, output.detach().float().tolist(), strict=False):
@@ -187,29 +185,46 @@ def assert_spans(batches: Sequence[MicroBatch], rows: Sequence[Row]) -> None:
                 )
 
 
-def _units(rows: Sequence[Row], together: bool) -> list[list[int]]:
-    """Return row indices, grouped where they must not part, longest first; ties keep a fixed order."""
-    if not together:
-        order = sorted(range(len(rows)), key=lambda index: (-len(rows[index]), index))
-        return [[index] for index in order]
-    units: dict[tuple[int, int], list[int]] = {}
+def _chains(rows: Sequence[Row]) -> list[list[int]]:
+    """Cut rows into runs of one trajectory in which each prompt begins with the whole row before it."""
+    chains: list[list[int]] = []
     for index, row in enumerate(rows):
-        units.setdefault(row.trajectory, []).append(index)
-    return sorted(units.values(), key=lambda unit: (-max(len(rows[index]) for index in unit), unit[0]))
+        before = rows[index - 1] if index else None
+        if (
+            before is not None
+            and before.trajectory == row.trajectory
+            and row.prompt_ids[: len(before)] == before.prompt_ids + before.response_ids
+        ):
+            chains[-1].append(index)
+        else:
+            chains.append([index])
+    return chains
 
 
-def _collate(rows: Sequence[Row], chosen: Sequence[int], pad_id: int) -> MicroBatch:
-    """Lay the chosen rows into tensors."""
+def _units(rows: Sequence[Row], lines: Sequence[list[int]], together: bool) -> list[list[list[int]]]:
+    """Return lines of row indices, grouped where they must not part, longest first; ties keep a fixed order."""
+    units: dict[object, list[list[int]]] = {}
+    for line in lines:
+        units.setdefault(rows[line[0]].trajectory if together else line[0], []).append(line)
+    return sorted(units.values(), key=lambda unit: (-max(len(rows[line[-1]]) for line in unit), unit[0][0]))
+
+
+def _collate(rows: Sequence[Row], lines: Sequence[Sequence[int]], pad_id: int) -> MicroBatch:
+    """Lay the chosen rows into tensors: a line holds the last of its rows, which begins with all the others."""
+    chosen = [index for line in lines for index in line]
     picked = [rows[index] for index in chosen]
     for row in picked:
         _check(row)
     width = max(len(row) for row in picked)
-    input_ids = torch.full((len(picked), width), pad_id)
-    for at, row in enumerate(picked):
+    input_ids = torch.full((len(lines), width), pad_id)
+    for at, line in enumerate(lines):
+        row = rows[line[-1]]
         input_ids[at, : len(row)] = torch.tensor(row.prompt_ids + row.response_ids)
     lengths = torch.tensor([len(row.response_ids) for row in picked])
     trajectories = {key: at for at, key in enumerate(dict.fromkeys(row.trajectory for row in picked))}
-    prompt_end = torch.tensor([at * width + len(row.prompt_ids) - 1 for at, row in enumerate(picked)])
+    prompt_end = torch.tensor(
+        [at * width + len(rows[index].prompt_ids) - 1 for at, line in enumerate(lines) for index in line]
+    )
 
     def each_row(values: list[float]) -> Tensor:
         return torch.tensor(values, dtype=torch.float32)
@@ -228,7 +243,7 @@ def _collate(rows: Sequence[Row], chosen: Sequence[int], pad_id: int) -> MicroBa
         rows=tuple(chosen),
         lengths=tuple(lengths.tolist()),
         input_ids=input_ids,
-        position_ids=torch.arange(width).expand(len(picked), width).contiguous(),
+        position_ids=torch.arange(width).expand(len(lines), width).contiguous(),
         token_index=each_token(prompt_end) + offset,
         targets=torch.tensor([token for row in picked for token in row.response_ids], dtype=torch.long),
         sampler_logp=tokens([row.sampler_logp or zeros for row, zeros in zip(picked, nothing, strict=True)]),

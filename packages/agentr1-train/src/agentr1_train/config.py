@@ -163,8 +163,9 @@ class EngineConfig:
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     device: str = "auto"
     """``auto``, ``cpu`` or ``cuda``; one that is not there is refused."""
-    packing: Literal["rows"] = "rows"
-    """One row a step."""
+    packing: Literal["merged", "rows"] = "merged"
+    """``rows``: every step repeats its history. ``merged``: steps whose prompts continue one another share a line, so a
+    history is computed once; the same function and gradient."""
     micro_batch_tokens: int = 4096
     """Padded tokens a micro-batch may hold; a longer row stands alone."""
     threads: int = 0

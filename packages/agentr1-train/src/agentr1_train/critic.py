@@ -36,7 +36,7 @@ class CriticModel(nn.Module):
         self.head = ValueHead(backbone.config.get_text_config().hidden_size)
 
     def forward(self, batch: MicroBatch) -> Tensor:
-        """Return the value of each row at its last prompt token. Shape: (B,), float32."""
+        """Return the value of each row at its last prompt token. Shape: (R,), float32."""
         output = self.backbone(input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False)
         return self.head(output.last_hidden_state.flatten(0, 1)[batch.prompt_end])
 

@@ -65,7 +65,7 @@ def build_experience(
     rows = [_row(step.prompt_ids, item, step) for item in trajectories for step in item.steps]
     several_steps = recipe.optimizer.epochs * recipe.optimizer.minibatches > 1
     has_old_logp = several_steps or settings.kl == "reward"
-    packed = pack(rows, recipe.engine.micro_batch_tokens)
+    packed = pack(rows, recipe.engine.micro_batch_tokens, merge=recipe.engine.packing == "merged")
     if has_old_logp:
         outputs = models.policy.evaluate(packed)
         spans = split_tokens(packed, [logp for logp, _ in outputs], len(rows))
@@ -123,7 +123,7 @@ def _values(
         return [0.0] * len(rows), {}
     cut = [item for item in trajectories if settings.bootstrap_truncated and item.truncated and item.final_prompt_ids]
     prompts = [prompt_only(row) for row in rows] + [_row(item.final_prompt_ids, item) for item in cut]
-    packed = pack(prompts, recipe.engine.micro_batch_tokens)
+    packed = pack(prompts, recipe.engine.micro_batch_tokens, merge=recipe.engine.packing == "merged")
     values = split_rows(packed, models.critic.evaluate(packed), len(prompts))
     finals = {(item.group, item.member): value for item, value in zip(cut, values[len(rows) :], strict=True)}
     return values[: len(rows)], finals

@@ -29,7 +29,7 @@ from agentr1_train.renderer import Renderer
 from agentr1_train.rollout import GroupSpec, collect, group_seed
 from agentr1_train.sampler.base import Completion, Prompt, SamplingParams
 from agentr1_train.tracking import read_rollouts
-from agentr1_train.trajectory import Step, Trajectory
+from agentr1_train.trajectory import Trajectory
 
 SUPERVISED_STREAM = 2
 """Second entry of a seed's key: demonstrations share no task draw with training and evaluation."""
@@ -154,61 +154,29 @@ class _NoSampler:
 def _step(engine: DeepSpeedEngine, trajectories: Sequence[Trajectory], recipe: Recipe) -> dict[str, float]:
     """Take one step on the mean negative log-likelihood of the demonstrated tokens of all ranks."""
     shown = [item for item in trajectories if item.success]
-    failed = [item.error or f"it ended as {item.end_reason}, without success" for item in trajectories if not item.success]
+    failed = [
+        item.error or f"it ended as {item.end_reason}, without success" for item in trajectories if not item.success
+    ]
     counts = distributed.all_gather_object(
         (sum(len(step.response_ids) for item in shown for step in item.steps), failed)
     )
     tokens, errors = sum(count for count, _ in counts), [text for _, found in counts for text in found]
     if not tokens:
         raise ConfigError(f"no demonstration of the batch succeeded: {errors[0] if errors else 'there are none'}.")
-    sums = engine.forward_backward(
-        demonstration_batches(shown, 1 / tokens, recipe.engine.micro_batch_tokens), _imitation
-    )
+    rows = [
+        Row(step.prompt_ids, step.response_ids, (item.group, item.member), weight=1 / tokens)
+        for item in shown
+        for step in item.steps
+    ]
+    packed = pack(rows, recipe.engine.micro_batch_tokens, merge=recipe.engine.packing == "merged")
+    assert_spans(packed, rows)
+    sums = engine.forward_backward(packed, _imitation)
     taken = engine.optim_step(recipe.supervised.lr)
     return finish(sums) | {
         "supervised/grad_norm": taken["grad_norm"],
         "supervised/lr": recipe.supervised.lr,
         "supervised/failed": float(len(errors)),
     }
-
-
-def demonstration_batches(trajectories: Sequence[Trajectory], weight: float, budget: int) -> list[MicroBatch]:
-    """Pack demonstrations, each token once: steps whose prompts continue one another share a row.
-
-    Args:
-        trajectories: what to imitate.
-        weight: of each demonstrated token in the loss.
-        budget: padded tokens of a micro-batch.
-
-    Raises:
-        SpanMismatchError: the packed tensors do not hold the demonstrated ids.
-    """
-    chains = [(item, chain) for item in trajectories for chain in _chains(item.steps)]
-    rows, trained = [], []
-    for item, chain in chains:
-        ids = chain[-1].prompt_ids + chain[-1].response_ids
-        start = len(chain[0].prompt_ids)
-        spoken = [False] * (len(ids) - start)
-        for step in chain:
-            at = len(step.prompt_ids) - start
-            spoken[at : at + len(step.response_ids)] = [True] * len(step.response_ids)
-        rows.append(Row(ids[:start], ids[start:], (item.group, item.member), weight=weight))
-        trained.append(spoken)
-    packed = pack(rows, budget)
-    assert_spans(packed, rows)
-    return [batch.select(torch.tensor([mark for row in batch.rows for mark in trained[row]])) for batch in packed]
-
-
-def _chains(steps: Sequence[Step]) -> list[list[Step]]:
-    """Cut steps into runs in which each prompt begins with all that came before it."""
-    chains: list[list[Step]] = []
-    for step in steps:
-        seen = chains[-1][-1].prompt_ids + chains[-1][-1].response_ids if chains else ()
-        if seen and step.prompt_ids[: len(seen)] == seen:
-            chains[-1].append(step)
-        else:
-            chains.append([step])
-    return chains
 
 
 def _imitation(output: tuple[Tensor, Tensor], batch: MicroBatch) -> LossOutput:

@@ -98,8 +98,8 @@ def _step(
     rates: dict[str, float],
 ) -> dict[str, float]:
     """Take one optimizer step of policy and critic and return its metrics."""
-    budget = recipe.engine.micro_batch_tokens
-    packed = pack(rows, budget, keep_trajectories_together=settings.ratio == "trajectory")
+    budget, merge = recipe.engine.micro_batch_tokens, recipe.engine.packing == "merged"
+    packed = pack(rows, budget, keep_trajectories_together=settings.ratio == "trajectory", merge=merge)
     assert_spans(packed, rows)
 
     def loss_of_policy(output: tuple[Tensor, Tensor], batch: MicroBatch) -> LossOutput:
@@ -113,7 +113,7 @@ def _step(
             return value_loss(values, batch.old_value, batch.returns, batch.value_weight, settings)
 
         prompts = [prompt_only(row) for row in rows]
-        sums |= models.critic.forward_backward(pack(prompts, budget), loss_of_critic)
+        sums |= models.critic.forward_backward(pack(prompts, budget, merge=merge), loss_of_critic)
         taken |= _named("critic", models.critic.optim_step(rates["critic"]))
     return finish(sums) | taken
 
