@@ -144,6 +144,18 @@ def test_order_is_kept() -> None:
         env.step("1")
 
 
+def test_a_reset_that_failed_leaves_no_episode() -> None:
+    class Failing(Echo):
+        def begin(self, task: Task) -> str:
+            raise OSError("no corpus")
+
+    env = Failing(TASKS)
+    with pytest.raises(OSError, match="no corpus"):
+        env.reset(seed=0)
+    with pytest.raises(ResetNeeded):
+        env.step("1")
+
+
 def test_the_step_limit_truncates_and_is_no_success() -> None:
     env = Echo(TASKS, max_steps=2)
     env.reset(options={"task_id": "t7"})

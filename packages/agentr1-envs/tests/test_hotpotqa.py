@@ -95,10 +95,11 @@ def test_wrong_arguments_are_refused_at_once(make: Any, tmp_path: Path, shared_d
         ({"mode": "tool"}, SettingError, "Did you mean 'tools'"),
         ({"split": "test"}, SettingError, "'train', 'dev'"),
         ({"reward": "EM"}, SettingError, "'em'"),
-        ({"mode": "react", "max_results": 3}, SettingError, "no effect"),
-        ({"mode": "context", "retriever": "http://x"}, SettingError, "no effect"),
+        ({"mode": "react", "max_results": 3}, SettingError, "mode='react': there is no setting 'max_results'"),
+        ({"mode": "context", "retriever": "http://x"}, SettingError, "mode='context': there is no setting"),
+        ({"max_result": 3}, SettingError, "there is no setting 'max_result'"),
         ({"corpus": tmp_path / "none.jsonl"}, DataNotFoundError, "none.jsonl.*agentr1-envs prepare"),
-        ({"corpus": tmp_path, "retriever": "http://x"}, SettingError, "not both"),
+        ({"corpus": Path(__file__), "retriever": "http://x"}, SettingError, "not both"),
         ({"subset": "react"}, SettingError, "Did you mean 'react500'"),
     ):
         with pytest.raises(kind, match=message):

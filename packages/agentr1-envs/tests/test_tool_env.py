@@ -299,14 +299,16 @@ def test_wrong_settings_are_refused() -> None:
     ):
         with pytest.raises(SettingError, match=message):
             ToolEnv(("calculator",), TASKS, **settings)
-    with pytest.raises(LookupError, match="hermes"):
+    with pytest.raises(SettingError, match="hermes"):
         ToolEnv(("calculator",), TASKS, format="hermse")
-    with pytest.raises(LookupError, match="calculator"):
+    with pytest.raises(SettingError, match="calculator"):
         ToolEnv(("calculater",), TASKS).reset(seed=0)
     with pytest.raises(SettingError, match="at least one tool"):
         ToolEnv((), TASKS).reset(seed=0)
     with pytest.raises(SettingError, match="name"):
         ToolEnv([{"corpus": "x"}], TASKS).reset(seed=0)
+    with pytest.raises(SettingError, match="colour"):
+        ToolEnv([{"name": "calculator", "colour": "red"}], TASKS).reset(seed=0)
 
 
 def test_environments_of_a_process_share_one_box_until_the_last_closes() -> None:

@@ -185,7 +185,7 @@ class AgentEnv(gymnasium.Env[Any, str]):
             self._task = self.tasks.find(options["task_id"])
         else:
             self._task = self.tasks[int(self.np_random.integers(len(self.tasks)))]
-        self._steps, self._over = 0, False
+        self._steps, self._over = 0, True  # over until `begin` has gone well
         self._history.clear()
         self._info = {
             "success": False,
@@ -196,6 +196,7 @@ class AgentEnv(gymnasium.Env[Any, str]):
             **self.extra_info,
         }
         self._opening = self.begin(self._task)
+        self._over = False
         self._transcript = [Message(role="user", content=self._opening)]
         if self.system_prompt:
             self._transcript.insert(0, Message(role="system", content=self.system_prompt))

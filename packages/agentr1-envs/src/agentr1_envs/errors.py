@@ -61,6 +61,16 @@ def did_you_mean(name: str, legal: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def refuse_unknown(where: str, given: Iterable[str], legal: Iterable[str]) -> None:
+    """Raise :class:`SettingError` for the first name that is not legal, with the nearest one that is."""
+    names = tuple(legal)
+    for name in given:
+        if name not in names:
+            raise SettingError(
+                f"{where}: there is no setting {name!r}; legal: {', '.join(names)}.{did_you_mean(name, names)}"
+            )
+
+
 def require_choice(what: str, given: str, legal: Iterable[str]) -> str:
     """Return `given` when it is one of `legal`; raise :class:`SettingError` with the nearest name otherwise."""
     names = tuple(legal)

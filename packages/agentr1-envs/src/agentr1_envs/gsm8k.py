@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
 from agentr1_envs.call_counts import CALL_INFO
 from agentr1_envs.datasets import GSM8K
-from agentr1_envs.errors import SettingError, require_choice
+from agentr1_envs.errors import SettingError, refuse_unknown, require_choice
 from agentr1_envs.loader import OnBadRow, find_file, load_tasks
 from agentr1_envs.prompts import answer_system, check_style
 from agentr1_envs.responses import answer_in_tag, without_thinking
@@ -82,7 +82,10 @@ def gsm8k(
     """
     require_choice("mode", mode, MODES)
     tasks = _Source(split, data, on_bad_row, operations, max_number)
-    return GSM8KSingleEnv(tasks, **settings) if mode == "single" else GSM8KEnv(tasks, **settings)
+    if mode == "calculator":
+        return GSM8KEnv(tasks, **settings)
+    refuse_unknown("mode='single'", settings, ("system", "observation", "render_mode"))
+    return GSM8KSingleEnv(tasks, **settings)
 
 
 def gsm8k_oracle(

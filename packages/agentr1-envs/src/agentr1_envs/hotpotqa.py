@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
 from agentr1_envs.corpus import Corpus, check_corpus_path, open_corpus
 from agentr1_envs.datasets import HOTPOTQA
-from agentr1_envs.errors import DataNotFoundError, SettingError, require_choice
+from agentr1_envs.errors import DataNotFoundError, SettingError, refuse_unknown, require_choice
 from agentr1_envs.hotpotqa_data import react_subset
 from agentr1_envs.hotpotqa_react import HotpotQAReactEnv
 from agentr1_envs.loader import OnBadRow, find_file, load_tasks
@@ -33,8 +33,6 @@ def hotpotqa(
     split: str = "train",
     data: str | os.PathLike[str] | None = None,
     corpus: str | os.PathLike[str] | None = None,
-    retriever: str | None = None,
-    max_results: int | None = None,
     subset: str = "all",
     reward: TextReward = "em",
     on_bad_row: OnBadRow = "refuse",
@@ -44,63 +42,53 @@ def hotpotqa(
 
     ## Description
     Without data of your own the questions are about a small invented world that comes with the package: 154 linked
-    articles, 450 questions to train on and 102 to test on. ``agentr1-envs download hotpotqa`` fetches the official
-    questions and makes a corpus of their paragraphs.
-
-    Modes: "tools" (a `ToolEnv` with `wiki_search`), "react" (search, lookup, finish and think in square brackets) and
-    "context" (the question comes with its ten paragraphs, and one response answers it).
+    articles, 450 questions to train on and 102 to test on. Modes: "tools" (a `ToolEnv` with `wiki_search`), "react"
+    (search, lookup, finish and think in square brackets) and "context" (one response, with ten paragraphs at hand).
 
     ## Action Space
-    `Text`: the model's whole response. "tools": calls, then the answer in ``<answer>``. "react": an action such as
-    ``search[Ada Lovelace]``, alone or behind "Action:". "context": the answer in ``<answer>``.
+    `Text`: the model's whole response: calls, and the answer in ``<answer>``; in "react" an action such as
+    ``search[Ada Lovelace]``, alone or behind "Action:".
 
     ## Observation Space
     `Text`: the question (in "context" with its paragraphs), then what the tools or actions gave; `Messages` with
     ``observation="messages"``.
 
     ## Rewards
-    Exact match with a gold answer after HotpotQA's normalisation (`reward="em"`), or F1 (`reward="f1"`), in
-    ``reward/task``; `info` has `em`, `f1`, `precision` and `recall`, and `hops_found`, the number of gold supporting
-    articles found so far. In "tools", `ToolSettings` sets what calls, hops and format pay; nothing by default.
+    Exact match with a gold answer (`reward="em"`) or F1 (`reward="f1"`), by HotpotQA's rules, in ``reward/task``; both
+    stand in `info`, with `hops_found`, the number of gold articles found so far. In "tools", `ToolSettings` sets what
+    calls, hops and format pay; nothing by default.
 
     ## Starting State
     A question of the split, drawn by the seed or named by ``options={"task_id": ...}``.
 
     ## Episode End
-    Terminated by the answer (in "react" by ``finish[...]``), or in "tools" by three steps in a row with invalid calls
+    Terminated by the answer (in "react" ``finish[...]``), in "tools" also by three steps in a row with invalid calls
     only; truncated after `max_steps` (8 in "tools", 7 in "react").
 
     ## Arguments
-    * `mode`: "tools", "react" or "context".
-    * `split`: "train" or "dev" (the test set has no answers).
+    * `mode`: as above. `split`: "train" or "dev" (the test set has no answers).
     * `data`: a file, a folder, or "bundled"; None looks in AGENTR1_DATA, then the user's data folder, then takes the
       bundled questions.
     * `corpus`: a jsonl file of ``{"title", "sentences"}`` lines; None takes the ``corpus.jsonl`` beside the data.
-    * `retriever`: in "tools", the address of an HTTP retriever to use instead of a corpus.
-    * `max_results`: in "tools", passages a search returns, by default 5.
     * `subset`: "all", or "react500" for the 500 dev questions ReAct evaluates on.
-    * `reward`: "em" or "f1".
-    * `on_bad_row`: "refuse" or "skip".
-    * `observation`, `history`, `render_mode`: as for `AgentEnv`.
-    * "tools": every field of `ToolSettings` (with a corpus `tool_timeout` is 10 s by default). "react": `max_steps`,
-      `system`. "context": `system`.
+    * `reward`: "em" or "f1". `on_bad_row`: "refuse" or "skip".
+    * "tools": `retriever` (the address of an HTTP retriever, instead of a corpus), `max_results` (of a search, by
+      default 5), and every field of `ToolSettings` (with a corpus `tool_timeout` is 10 s by default).
+    * "react": `max_steps`, `history`, `system`. "context": `system`. All: `observation` and `render_mode`.
 
     ## Version History
     v0: first version.
     """
     require_choice("mode", mode, MODES)
     require_choice("reward", reward, TEXT_REWARDS)
-    for name, value in (("retriever", retriever), ("max_results", max_results)):
-        if value is not None and mode != "tools":
-            raise SettingError(f"{name}={value!r} belongs to mode='tools'; it has no effect with mode={mode!r}.")
-    if retriever is not None and corpus is not None:
-        raise SettingError("Give corpus= or retriever=, not both: the search asks one of them.")
     tasks = _Source(split, data, corpus, subset, on_bad_row)
+    if mode == "tools":
+        return HotpotQAToolEnv(tasks, reward, **settings)
     if mode == "react":
+        refuse_unknown("mode='react'", settings, ("max_steps", "system", "observation", "history", "render_mode"))
         return HotpotQAReactEnv(tasks, tasks.open_corpus, reward, **settings)
-    if mode == "context":
-        return HotpotQAContextEnv(tasks, reward, **settings)
-    return HotpotQAToolEnv(tasks, reward, retriever, 5 if max_results is None else max_results, **settings)
+    refuse_unknown("mode='context'", settings, ("system", "observation", "render_mode"))
+    return HotpotQAContextEnv(tasks, reward, **settings)
 
 
 class HotpotQAToolEnv(ToolEnv):
@@ -109,10 +97,18 @@ class HotpotQAToolEnv(ToolEnv):
     role = f"{_ROLE} Search for the articles one after another, then answer with a name, a number, yes or no."
 
     def __init__(
-        self, tasks: "_Source", reward: TextReward, retriever: str | None, max_results: int, **settings: Any
+        self,
+        tasks: "_Source",
+        reward: TextReward,
+        *,
+        retriever: str | None = None,
+        max_results: int = 5,
+        **settings: Any,
     ) -> None:
-        if not retriever:
+        if retriever is None:
             settings = {"tool_timeout": TOOL_TIMEOUT, **settings}
+        elif tasks.corpus is not None:
+            raise SettingError("Give corpus= or retriever=, not both: the search asks one of them.")
         super().__init__((), tasks, **settings)
         self._source = tasks
         self._reward: TextReward = reward
@@ -194,7 +190,7 @@ class _Source:
         require_choice("split", split, HOTPOTQA.splits)
         require_choice("subset", subset, SUBSETS)
         find_file(HOTPOTQA, split, data)
-        self._corpus = None if corpus is None else str(check_corpus_path(corpus))
+        self.corpus = None if corpus is None else str(check_corpus_path(corpus))
         self._split, self._data, self._subset = split, data, subset
         self._on_bad_row: OnBadRow = on_bad_row
 
@@ -209,7 +205,7 @@ class _Source:
             DataNotFoundError: there is none.
         """
         tasks = load_tasks(HOTPOTQA, self._split, self._data, self._on_bad_row)
-        path = self._corpus or tasks.corpus
+        path = self.corpus or tasks.corpus
         if not path:
             raise DataNotFoundError(
                 f"{tasks.source} has no corpus.jsonl beside it. Pass corpus=PATH (a jsonl file of "

@@ -36,7 +36,7 @@ class ResultLike(Protocol):
 
 
 ProcessReward = Callable[[Any, Any], float]
-"""``(call, result) -> float``, asked once for each call that was run."""
+"""``(call, result) -> float``, asked once for each call that could be read."""
 
 
 def reward_success(call: CallLike, result: ResultLike) -> float:

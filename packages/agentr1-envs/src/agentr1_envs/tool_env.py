@@ -329,13 +329,19 @@ def _shared_box(specs: Sequence[str | Mapping[str, Any]], max_result_chars: int,
 @lru_cache(maxsize=16)
 def _format_named(name: str) -> ToolFormat:
     """Formats keep no state, so one instance serves every environment of the process."""
-    return get_format(name)
+    try:
+        return get_format(name)
+    except (LookupError, TypeError, ValueError) as error:
+        raise SettingError(f"format={name!r}: {error}") from error
 
 
 def _load(config: Mapping[str, Any], tool_timeout: float | None) -> BaseTool:
     if not isinstance(config.get("name"), str):
         raise SettingError(f"tool {dict(config)!r}: needs a 'name'; see `agentr1-tools list`.")
-    tool = load_tool(config["name"], **{key: value for key, value in config.items() if key != "name"})
+    try:
+        tool = load_tool(config["name"], **{key: value for key, value in config.items() if key != "name"})
+    except (LookupError, TypeError, ValueError) as error:
+        raise SettingError(f"tool {config['name']!r}: {error}") from error
     if tool_timeout is not None:
         tool.timeout = tool_timeout
     return tool

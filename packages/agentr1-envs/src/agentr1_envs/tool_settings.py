@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Any
 
-from agentr1_envs.errors import SettingError, did_you_mean, require_choice
+from agentr1_envs.errors import SettingError, refuse_unknown, require_choice
 from agentr1_envs.prompts import check_style
 from agentr1_envs.rewards import PROGRESSIVE, ProcessReward, Progressive
 
@@ -68,13 +68,7 @@ def read_settings(given: dict[str, Any], **defaults: Any) -> ToolSettings:
     Raises:
         SettingError: an unknown name (with the nearest one), or a value out of range.
     """
-    known = [field.name for field in fields(ToolSettings)]
-    for name in given:
-        if name not in known:
-            raise SettingError(
-                f"{name}={given[name]!r}: there is no such setting; legal: {', '.join(known)}."
-                f"{did_you_mean(name, known)}"
-            )
+    refuse_unknown("a task with tools", given, (field.name for field in fields(ToolSettings)))
     chosen = {**defaults, **given}
     if isinstance(chosen.get("process_reward_range"), list):  # as TOML and JSON write it
         chosen["process_reward_range"] = tuple(chosen["process_reward_range"])
