@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 from agentr1_tools import BaseTool, ToolBox
 from agentr1_tools.worker import processes
+from hypothesis import HealthCheck, settings
+
+# A busy machine is not a fault of the code under test.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,7 @@ def test_the_instructions_hold_every_schema_and_the_way_to_call():
     lines = text.splitlines()
     tools = lines[lines.index("<tools>") + 1 : lines.index("</tools>")]
     assert [json.loads(line) for line in tools] == schemas
-    assert '{"name": <function-name>, "arguments": <args-json-object>}' in text
+    assert '<tool_call>\n{"name": "the tool\'s name", "arguments": {"parameter": "value"}}\n</tool_call>' in text
 
 
 @given(CALLS)

@@ -1,6 +1,7 @@
 import enum
 import pickle
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -203,6 +204,15 @@ def test_what_has_no_schema_is_refused_at_once():
         @tool
         def opaque(a: type("Opaque", (), {})):
             """Opaque."""
+
+    with pytest.raises(InvalidToolError, match="back"):
+
+        @tool
+        def back(a: Callable[[int], int]):
+            """Call back."""
+
+    with pytest.raises(TypeError, match="nmae"):
+        tool(nmae="typo")
 
 
 def test_a_tool_of_a_module_is_pickled_by_name(tmp_path, monkeypatch):

@@ -37,15 +37,18 @@ class _PlainSchema(GenerateJsonSchema):
 class FunctionTool(BaseTool):
     """A tool around one function; it can still be called as the function."""
 
-    def __init__(self, function: _Function, **settings: Any) -> None:
+    def __init__(self, function: _Function, settings: Mapping[str, Any]) -> None:
         summary, descriptions = described(function)
         self.function = function
         self.name = function.__name__
         self.description = summary
         for key, value in settings.items():
             setattr(self, key, value)
-        self._arguments, self._aliases = _arguments_model(function, descriptions)
-        self.parameters = _json_schema(self._arguments)
+        try:
+            self._arguments, self._aliases = _arguments_model(function, descriptions)
+            self.parameters = _json_schema(self._arguments)
+        except pydantic.PydanticUserError as error:
+            raise InvalidToolError(f"{function.__qualname__}: {error.message}") from error
         self.__doc__ = function.__doc__
         self.__module__ = function.__module__
         self.__qualname__ = function.__qualname__
@@ -100,15 +103,34 @@ def tool(
 ) -> Callable[[_Function], FunctionTool]: ...
 
 
-def tool(function: _Function | None = None, /, **settings: Any) -> FunctionTool | Callable[[_Function], FunctionTool]:
+def tool(
+    function: _Function | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    timeout: float = BaseTool.timeout,
+    cacheable: bool = BaseTool.cacheable,
+    min_interval: float = BaseTool.min_interval,
+    risky: bool = BaseTool.risky,
+    cooperative: bool = BaseTool.cooperative,
+) -> FunctionTool | Callable[[_Function], FunctionTool]:
     """Make a tool out of a function with annotations and a docstring. The keywords are the attributes of BaseTool.
 
     Raises InvalidToolError for a parameter without annotation, for `*args`, `**kwargs` and positional-only parameters.
     """
+    settings: dict[str, Any] = {
+        "timeout": timeout,
+        "cacheable": cacheable,
+        "min_interval": min_interval,
+        "risky": risky,
+        "cooperative": cooperative,
+    }
+    settings |= {key: value for key, value in (("name", name), ("description", description)) if value is not None}
 
     def decorate(function: _Function) -> FunctionTool:
         kind = AsyncFunctionTool if inspect.iscoroutinefunction(function) else FunctionTool
-        return kind(function, **{key: value for key, value in settings.items() if value is not None})
+        return kind(function, settings)
 
     return decorate if function is None else decorate(function)
 
@@ -126,8 +148,11 @@ def _find(module: str, qualname: str) -> FunctionTool:
 def _arguments_model(
     function: _Function, descriptions: dict[str, str]
 ) -> tuple[type[pydantic.BaseModel], dict[str, str]]:
-    """A model with one field a parameter. The fields have names of their own, since a parameter may be called `json` or
-    `model_config`; the parameter's name is the alias. Returns the model and field -> parameter."""
+    """A model with one field a parameter, and field -> parameter.
+
+    The fields have names of their own, since a parameter may be called `json` or `model_config`; the parameter's name
+    is the alias.
+    """
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -147,10 +172,7 @@ def _arguments_model(
         fields[f"argument_{position}"] = (hint, ... if parameter.default is parameter.empty else parameter.default)
         aliases[f"argument_{position}"] = name
     config = pydantic.ConfigDict(extra="forbid", alias_generator=aliases.__getitem__)
-    try:
-        return pydantic.create_model("Arguments", __config__=config, **fields), aliases
-    except pydantic.PydanticUserError as error:
-        raise InvalidToolError(f"{function.__qualname__}: {error.message}") from error
+    return pydantic.create_model("Arguments", __config__=config, **fields), aliases
 
 
 def _json_schema(model: type[pydantic.BaseModel]) -> dict[str, Any]:

@@ -15,17 +15,16 @@ from agentr1_tools.result import ToolResult
 
 _INSTRUCTIONS = """# Tools
 
-You may call one or more functions to assist with the user query.
-
-You are provided with function signatures within <tools></tools> XML tags:
+You can use tools. Each line between the tags below describes one as JSON:
 <tools>
 {tools}
 </tools>
 
-For each function call, return a json object with function name and arguments within <tool_call></tool_call> XML tags:
+To use a tool, write its name and its arguments as one JSON object in a block like this, a block for each call:
 <tool_call>
-{{"name": <function-name>, "arguments": <args-json-object>}}
-</tool_call>"""
+{{"name": "the tool's name", "arguments": {{"parameter": "value"}}}}
+</tool_call>
+What the tool answers comes back between <tool_response> and </tool_response>."""
 
 
 class HermesFormat:
@@ -38,7 +37,7 @@ class HermesFormat:
         self._max_calls = max_calls
 
     def instructions(self, schemas: Sequence[dict[str, Any]]) -> str:
-        """The tools as JSON lines, in the words Qwen's chat template uses."""
+        """The tools as JSON lines in `<tools>`, and the block a call is written in."""
         return _INSTRUCTIONS.format(tools="\n".join(json.dumps(schema, ensure_ascii=False) for schema in schemas))
 
     def parse(self, text: str) -> ParsedResponse:

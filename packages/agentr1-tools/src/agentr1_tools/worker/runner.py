@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 def timeout_result(seconds: float) -> ToolResult:
     """The predefined result of a call that passed its limit."""
-    return ToolResult.failure(ErrorCode.TIMEOUT, f"the tool gave no answer within {seconds:g} s and was stopped")
+    return ToolResult.failure(ErrorCode.TIMEOUT, f"the tool gave no answer within {seconds:g} s")
 
 
 class Worker:
