@@ -1,7 +1,12 @@
 """Fixtures: the shared data, a model of a few thousand parameters with its tokenizer, a stranger's environment."""
 
+import importlib.util
 import os
+import socket
+import subprocess
+import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +161,115 @@ def _stranger_envs() -> None:
 def echo_env_id() -> str:
     """A plain ``gymnasium.Env`` with text in and text out; see ``EchoEnv`` for its arguments."""
     return "stranger/Echo-v0"
+
+
+@pytest.fixture(scope="session")
+def ranks_script() -> Any:
+    """The module ``ranks_script.py``, for what the tests run in this process, on one rank."""
+    path = Path(__file__).with_name("ranks_script.py")
+    spec = importlib.util.spec_from_file_location("agentr1_train_ranks_script", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="session")
+def launch() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run a script on two CPU ranks under the real ``deepspeed`` launcher: ``launch(script, *arguments, ranks=2)``."""
+
+    def run(script: Path, *arguments: Any, ranks: int = 2, timeout: float = 500) -> subprocess.CompletedProcess[str]:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        scripts = Path(sys.executable).parent
+        command = [scripts / "deepspeed", "--num_accelerators", ranks, "--no_local_rank", "--master_port", port, script]
+        environment = {
+            name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+        }
+        environment |= {
+            "DS_ACCELERATOR": "cpu",
+            "OMP_NUM_THREADS": "1",
+            "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}",
+        }
+        return subprocess.run(
+            [str(part) for part in (*command, *arguments)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def two_ranks(
+    launch: Callable[..., subprocess.CompletedProcess[str]],
+    tiny_model_dir: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> list[dict[str, Any]]:
+    """What each of two ranks saw in ``ranks_script.main``: one launch for all tests."""
+    out = tmp_path_factory.mktemp("two_ranks")
+    done = launch(Path(__file__).with_name("ranks_script.py"), out, tiny_model_dir)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return [torch.load(out / f"rank_{rank}.pt") for rank in range(2)]
+
+
+@pytest.fixture(scope="session")
+def symbol_model_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model for ``symbol_env``: one token a symbol, one layer of width 32, about 10,000 parameters."""
+    folder = tmp_path_factory.mktemp("symbol_model")
+    vocabulary = {token: index for index, token in enumerate(("<pad>", "<end>", "<ask>", "a", "b"))}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
+    tokenizer.decoder = decoders.Fuse()
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<end>", additional_special_tokens=["<ask>"]
+    )
+    wrapped.chat_template = (
+        "{% for message in messages %}{{ message['content'] }}{{ '<end>' if message['role'] == 'assistant' }}"
+        "{% endfor %}{{ '<ask>' if add_generation_prompt }}"
+    )
+    wrapped.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(vocabulary),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=1,
+        tie_word_embeddings=False,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def symbol_recipe(
+    symbol_model_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, Any]]:
+    """Make a small recipe on ``symbol_env`` as nested tables: ``symbol_recipe(updates=3, rollout={"groups": 2})``."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+
+    def make(**sections: Any) -> dict[str, Any]:
+        table: dict[str, Any] = {
+            "run_dir": str(tmp_path / "run"),
+            "updates": 2,
+            "env": {"id": "symbol_env:Symbol-v0"},
+            "model": {"path": str(symbol_model_dir)},
+            "rollout": {"groups": 2, "group_size": 4, "max_prompt_tokens": 16, "max_response_tokens": 1},
+            "optimizer": {"lr": 1e-2},
+            "engine": {"device": "cpu", "threads": 1},
+            "tracking": {"tensorboard": False, "progress": False},
+        }
+        for name, value in sections.items():
+            table[name] = table.get(name, {}) | value if isinstance(value, dict) else value
+        return table
+
+    return make

@@ -22,7 +22,7 @@ from agentr1_train import distributed
 from agentr1_train.config import Recipe, to_dict
 from agentr1_train.engine.deepspeed import DeepSpeedEngine
 from agentr1_train.errors import CheckpointError
-from agentr1_train.policy import no_progress_bars
+from agentr1_train.policy import quiet_transformers
 from agentr1_train.weight_sync import policy_weights
 
 MANIFEST = "COMPLETE"
@@ -179,7 +179,7 @@ def export_policy(engine: DeepSpeedEngine, tokenizer: Any, out: Path) -> Path:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         model: Any = engine.module.model
-        with no_progress_bars():
+        with quiet_transformers():
             model.save_pretrained(partial, state_dict=weights)
         tokenizer.save_pretrained(partial)
         _replace(partial, out)

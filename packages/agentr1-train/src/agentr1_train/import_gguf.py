@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agentr1_train.errors import ConfigError, MissingFileError
-from agentr1_train.policy import DTYPES, no_progress_bars
+from agentr1_train.policy import DTYPES, quiet_transformers
 
 
 def import_gguf(source: str, out: Path, dtype: str = "fp32") -> Path:
@@ -42,7 +42,7 @@ def import_gguf(source: str, out: Path, dtype: str = "fp32") -> Path:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
-        with no_progress_bars():
+        with quiet_transformers():
             parameters = _convert(file, partial, dtype)
         if out.exists():
             out.rmdir()

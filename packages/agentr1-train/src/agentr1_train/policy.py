@@ -95,7 +95,8 @@ def load_model(path: str, settings: ModelConfig, dtype: str = "fp32", head: bool
 
     Raises:
         MissingFileError: there is no model at the path.
-        ConfigError: transformers refuses the attention implementation or the model's kind.
+        ConfigError: transformers refuses the attention implementation or the model's kind, or a weight is missing:
+            it would start at random.
     """
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
@@ -106,9 +107,13 @@ def load_model(path: str, settings: ModelConfig, dtype: str = "fp32", head: bool
             if name.endswith(("dropout", "pdrop")) and isinstance(value, float):
                 setattr(config, name, 0.0)
         kind = AutoModelForCausalLM if head else AutoModel
-        with no_progress_bars():
-            return kind.from_pretrained(
-                path, config=config, dtype=DTYPES[dtype], attn_implementation=settings.attention
+        with quiet_transformers():
+            model, report = kind.from_pretrained(
+                path,
+                config=config,
+                dtype=DTYPES[dtype],
+                attn_implementation=settings.attention,
+                output_loading_info=True,
             )
     except OSError as error:
         raise MissingFileError(
@@ -117,6 +122,10 @@ def load_model(path: str, settings: ModelConfig, dtype: str = "fp32", head: bool
         ) from error
     except (ValueError, ImportError) as error:
         raise ConfigError(f"model {path!r} with attention {settings.attention!r}: {error}") from error
+    lacking = sorted(map(str, report["missing_keys"])) + sorted(map(str, report["mismatched_keys"]))
+    if lacking:
+        raise ConfigError(f"{path!r} lacks {len(lacking)} weights of {type(model).__name__}, such as {lacking[0]}.")
+    return model
 
 
 def _check_path(path: str) -> None:
@@ -143,14 +152,16 @@ def _pre_hook(module: nn.Module, hook: Any) -> Iterator[None]:
 
 
 @contextmanager
-def no_progress_bars() -> Iterator[None]:
-    """Keep transformers from drawing a progress bar on every rank."""
+def quiet_transformers() -> Iterator[None]:
+    """Keep transformers from drawing a progress bar, and from reporting what it loaded, on every rank."""
     from transformers.utils import logging
 
-    shown = logging.is_progress_bar_enabled()
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
+        logging.set_verbosity(level)
         if shown:
             logging.enable_progress_bar()
