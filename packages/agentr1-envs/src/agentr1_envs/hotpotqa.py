@@ -70,8 +70,7 @@ def hotpotqa(
     * `data`: a file, a folder, or "bundled"; None looks in AGENTR1_DATA, then the user's data folder, then takes the
       bundled questions.
     * `corpus`: a jsonl file of ``{"title", "sentences"}`` lines; None takes the ``corpus.jsonl`` beside the data.
-    * `subset`: "all", or "react500" for the 500 dev questions ReAct evaluates on.
-    * `reward`: "em" or "f1". `on_bad_row`: "refuse" or "skip".
+    * `subset`: "all", or "react500" for ReAct's 500 dev questions. `on_bad_row`: "refuse" or "skip".
     * "tools": `retriever` (the address of an HTTP retriever, instead of a corpus), `max_results` (of a search, by
       default 5), and every field of `ToolSettings` (with a corpus `tool_timeout` is 10 s by default).
     * "react": `max_steps`, `history`, `system`. "context": `system`. All: `observation` and `render_mode`.
@@ -80,7 +79,6 @@ def hotpotqa(
     v0: first version.
     """
     require_choice("mode", mode, MODES)
-    require_choice("reward", reward, TEXT_REWARDS)
     tasks = _Source(split, data, corpus, subset, on_bad_row)
     if mode == "tools":
         return HotpotQAToolEnv(tasks, reward, **settings)
@@ -110,6 +108,7 @@ class HotpotQAToolEnv(ToolEnv):
         elif tasks.corpus is not None:
             raise SettingError("Give corpus= or retriever=, not both: the search asks one of them.")
         super().__init__((), tasks, **settings)
+        require_choice("reward", reward, TEXT_REWARDS)
         self._source = tasks
         self._reward: TextReward = reward
         self._retriever, self._max_results = retriever, max_results
@@ -143,6 +142,7 @@ class HotpotQAContextEnv(AgentEnv):
         render_mode: str | None = None,
     ) -> None:
         super().__init__(tasks, observation=observation, render_mode=render_mode)
+        require_choice("reward", reward, TEXT_REWARDS)
         self._source, self._system = tasks, check_style(system)
         self._reward: TextReward = reward
 

@@ -9,9 +9,10 @@ from typing import ClassVar
 
 from agentr1_envs.agent_env import AgentEnv, InfoValue, ObservationKind, Turn
 from agentr1_envs.corpus import Corpus
+from agentr1_envs.errors import require_choice
 from agentr1_envs.prompts import check_style, choose_system
 from agentr1_envs.responses import without_thinking
-from agentr1_envs.scoring import TEXT_SCORES, TextReward, score_text
+from agentr1_envs.scoring import TEXT_REWARDS, TEXT_SCORES, TextReward, score_text
 from agentr1_envs.tasks import Passage, Task, TaskSet
 
 MAX_STEPS = 7
@@ -53,6 +54,7 @@ class HotpotQAReactEnv(AgentEnv):
         render_mode: str | None = None,
     ) -> None:
         super().__init__(tasks, max_steps=max_steps, observation=observation, history=history, render_mode=render_mode)
+        require_choice("reward", reward, TEXT_REWARDS)
         self._open_corpus, self._system = corpus, check_style(system)
         self._reward: TextReward = reward
         self._corpus: Corpus | None = None
