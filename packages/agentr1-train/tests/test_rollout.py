@@ -57,7 +57,8 @@ def test_groups_come_in_order_with_members_in_order(tiny_model, tiny_tokenizer) 
 def test_an_episode_samples_the_same_on_any_rank_and_at_any_width(tiny_model, tiny_tokenizer) -> None:
     sampler = HFSampler(tiny_model, tiny_tokenizer)
     whole = roll(tiny_tokenizer, sampler, update_groups(1, 0, 4))
-    again = roll(tiny_tokenizer, sampler, update_groups(1, 0, 4))
+    # A fresh sampler, as after a weight sync: what the first one has kept would change the rounding.
+    again = roll(tiny_tokenizer, HFSampler(tiny_model, tiny_tokenizer), update_groups(1, 0, 4))
     assert whole[0].trajectories[0].steps[0].response_logprobs == again[0].trajectories[0].steps[0].response_logprobs
     narrow = roll(tiny_tokenizer, sampler, update_groups(1, 0, 4), concurrency=2)
     ranks = [roll(tiny_tokenizer, sampler, update_groups(1, 0, 4, rank=rank, world=2)) for rank in (0, 1)]
@@ -112,15 +113,15 @@ def test_episodes_run_side_by_side_and_a_slow_one_holds_nobody(tiny_tokenizer) -
 
     class SlowFirst(AgentEnvLoop):
         async def run(self, episode: Episode) -> Any:
-            episode.env._env.unwrapped.slow_s = 1.6 if episode.member == 0 else 0.05
+            episode.env._env.unwrapped.slow_s = 3.0 if episode.member == 0 else 0.05
             return await super().run(episode)
 
     sampler = Timed(tiny_tokenizer, lambda prompt, key: "no")
-    with EnvPool(EnvConfig(id="stranger/Echo-v0", kwargs={"turns": 3})) as pool:
+    with EnvPool(EnvConfig(id="stranger/Echo-v0", kwargs={"turns": 2})) as pool:
         flow = SlowFirst(Renderer(tiny_tokenizer), SETTINGS)
         started = time.perf_counter()
         collect(pool, sampler, flow, [GroupSpec(0, 1)], group_size=16, key=(0,), concurrency=16)
-    assert time.perf_counter() - started < 7  # 4.8 s for the slow one alone
+    assert time.perf_counter() - started < 9  # 6 s for the slow one alone
     fast_end = max(max(stamps) for member, stamps in times.items() if member)
     assert fast_end < times[0][1]  # all the others are through before its second turn
 

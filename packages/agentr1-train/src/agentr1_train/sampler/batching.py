@@ -37,7 +37,7 @@ _current_slot: contextvars.ContextVar[_Slot | None] = contextvars.ContextVar("ag
 class BatchingSampler:
     """Lives inside one event loop. Requests may come from any task; those of one batch share their parameters."""
 
-    def __init__(self, sampler: Sampler, *, patience_s: float = 1.0) -> None:
+    def __init__(self, sampler: Sampler, *, patience_s: float = 2.0) -> None:
         """Wrap a sampler.
 
         Args:
