@@ -4,17 +4,19 @@ The same module runs alone and under the launcher (``deepspeed --module agentr1_
 can mend are one line on stderr and exit code 2; Ctrl-C is exit code 130.
 """
 
+import contextlib
+import io
 import os
 import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import tyro
 
-from agentr1_train.config import Recipe, load_recipe
+from agentr1_train.config import EnvConfig, EvaluationConfig, Recipe, load_recipe
 from agentr1_train.errors import AgentR1Error, ConfigError, UnknownNameError
 
 OVERVIEW = """usage: agentr1-train RECIPE.toml [--resume] [--section.field VALUE ...]
@@ -34,17 +36,45 @@ Every field of a recipe can be overridden: agentr1-train RECIPE.toml --help list
 On several ranks: deepspeed --num_accelerators 2 --module agentr1_train RECIPE.toml
 """
 
+Parsed = TypeVar("Parsed")
+
 
 def read_recipe(argv: Sequence[str], command: str) -> Recipe:
     """Read ``RECIPE.toml --section.field value ...``.
 
     Raises:
-        ConfigError: no recipe is named, or a keyword argument of an environment is not a TOML value.
+        ConfigError: no recipe is named, an unknown field, or a value that is not legal.
     """
     if not argv or argv[0].startswith("-"):
         raise ConfigError(f"{command} needs a recipe: agentr1-train {command} RECIPE.toml. They lie in recipes/.")
     recipe, rest = _environment_overrides(load_recipe(Path(argv[0])), list(argv[1:]))
-    return tyro.cli(Recipe, default=recipe, args=rest, prog=f"agentr1-train {command} {argv[0]}")
+    return parse(Recipe, rest, f"agentr1-train {command} {argv[0]}", recipe)
+
+
+def parse(kind: type[Parsed], argv: Sequence[str], program: str, default: Parsed | None = None) -> Parsed:
+    """Read arguments into a dataclass; ``--help`` prints and exits.
+
+    Raises:
+        ConfigError: arguments that do not fit; what tyro draws in a box, in one line.
+    """
+    drawn = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(drawn):
+            if default is None:
+                return tyro.cli(kind, args=list(argv), prog=program)
+            return tyro.cli(kind, default=default, args=list(argv), prog=program)
+    except SystemExit as end:
+        if not end.code:
+            raise
+        raise ConfigError(f"{_one_line(drawn.getvalue())} {program} --help lists what is legal.") from None
+
+
+def _one_line(box: str) -> str:
+    """Return what stands in tyro's box before the help text: the fault, and what may have been meant."""
+    lines = [line.strip(" │") for line in box.splitlines()[1:-1]]
+    blocks = " ".join("|" if line.startswith("───") else line for line in lines).split("|")
+    meant = [word for word in blocks[1].split() if word.startswith("--")] if "Perhaps you meant" in blocks[1] else []
+    return f"{blocks[0].strip().rstrip('.')}.{f' Did you mean {meant[0]}?' if meant else ''}"
 
 
 def _environment_overrides(recipe: Recipe, argv: list[str]) -> tuple[Recipe, list[str]]:
@@ -54,6 +84,13 @@ def _environment_overrides(recipe: Recipe, argv: list[str]) -> tuple[Recipe, lis
     where it is none, as a string.
     """
     tables = {"--env.kwargs.": dict(recipe.env.kwargs), "--env.eval-kwargs.": dict(recipe.env.eval_kwargs)}
+    rest = _into_tables(argv, tables)
+    env = replace(recipe.env, kwargs=tables["--env.kwargs."], eval_kwargs=tables["--env.eval-kwargs."])
+    return replace(recipe, env=env), rest
+
+
+def _into_tables(argv: Sequence[str], tables: dict[str, dict[str, Any]]) -> list[str]:
+    """Put each ``PREFIXname value`` into the table of its prefix and return the other arguments."""
     rest: list[str] = []
     items = iter(argv)
     for item in items:
@@ -66,8 +103,7 @@ def _environment_overrides(recipe: Recipe, argv: list[str]) -> tuple[Recipe, lis
         if value is None:
             raise ConfigError(f"{item} needs a value.")
         tables[prefix][name.replace("-", "_")] = _toml_value(value)
-    env = replace(recipe.env, kwargs=tables["--env.kwargs."], eval_kwargs=tables["--env.eval-kwargs."])
-    return replace(recipe, env=env), rest
+    return rest
 
 
 def _toml_value(text: str) -> Any:
@@ -93,10 +129,55 @@ def _supervised(argv: Sequence[str]) -> int:
 
 
 def _evaluate(argv: Sequence[str]) -> int:
+    from agentr1_train import distributed
     from agentr1_train.trainer import evaluate_only
 
-    evaluate_only(read_recipe(argv, "evaluate"))
+    recipe = read_recipe(argv, "evaluate")
+    found = evaluate_only(recipe)
+    if distributed.is_main():
+        print(
+            f"success {found.success:.1%} (95 % interval {found.success_low:.1%} to {found.success_high:.1%}), return "
+            f"{found.total_reward:.3f}, {found.steps:.1f} steps, over {found.tasks} tasks: "
+            f"{Path(recipe.run_dir) / 'evaluations' / found.name}.json"
+        )
     return 0
+
+
+def _baselines(argv: Sequence[str]) -> int:
+    from agentr1_train import distributed
+    from agentr1_train.baselines import BaselineOptions, run_baselines, write_baselines
+    from agentr1_train.preflight import check
+
+    @dataclass(frozen=True)
+    class Arguments:
+        """Evaluate direct answer, ReAct and retrieve-then-read beside a trained folder, on the same tasks."""
+
+        recipe: Annotated[Recipe, tyro.conf.arg(name="")]
+        options: Annotated[BaselineOptions, tyro.conf.arg(name="")]
+
+    if not argv or argv[0].startswith("-"):
+        raise ConfigError(
+            "baselines needs an environment, or a recipe that names one: agentr1-train baselines "
+            "agentr1_envs:agentr1/HotpotQA-v0 --model.path FOLDER --trained RUN_DIR/model"
+        )
+    recipe, rest = _environment_overrides(_compared(argv[0]), list(argv[1:]))
+    react: dict[str, Any] = {}
+    rest = _into_tables(rest, {"--react-kwargs.": react})
+    default = Arguments(recipe, BaselineOptions(react_kwargs=react))
+    arguments = parse(Arguments, rest, f"agentr1-train baselines {argv[0]}", default)
+    check(arguments.recipe, training=False)
+    device = distributed.init(arguments.recipe.engine.device, arguments.recipe.engine.threads)
+    results = run_baselines(arguments.recipe, arguments.options, device)
+    written = write_baselines(results, Path(arguments.recipe.run_dir) / "baselines")
+    print(f"figures and episodes lie in {written.parent}")
+    return 0
+
+
+def _compared(what: str) -> Recipe:
+    """Return the recipe at a path, or one for an environment's id."""
+    if what.endswith(".toml"):
+        return load_recipe(Path(what))
+    return Recipe(run_dir="runs/baselines", env=EnvConfig(id=what), evaluation=EvaluationConfig(episodes=100))
 
 
 def _init_model(argv: Sequence[str]) -> int:
@@ -112,7 +193,7 @@ def _init_model(argv: Sequence[str]) -> int:
         episodes: int = 500
         """Tasks whose texts the tokenizer is trained on."""
 
-    arguments = tyro.cli(Arguments, args=list(argv), prog="agentr1-train init-model")
+    arguments = parse(Arguments, argv, "agentr1-train init-model")
     recipe = load_recipe(arguments.recipe)
     parameters = init_model_for(recipe, arguments.shape, arguments.episodes)
     print(f"{recipe.model.path}: {parameters:,} parameters")
@@ -133,7 +214,7 @@ def _import_gguf(argv: Sequence[str]) -> int:
         dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
         """Of the weights written."""
 
-    arguments = tyro.cli(Arguments, args=list(argv), prog="agentr1-train import-gguf")
+    arguments = parse(Arguments, argv, "agentr1-train import-gguf")
     print(f"the model lies in {import_gguf(arguments.source, arguments.out, arguments.dtype)}")
     return 0
 
@@ -142,6 +223,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
     "supervised": _supervised,
     "evaluate": _evaluate,
+    "baselines": _baselines,
     "import-gguf": _import_gguf,
     "init-model": _init_model,
 }

@@ -78,7 +78,7 @@ METRICS: dict[str, str] = {
     "mismatch/clipped_fraction": "fraction of tokens whose importance weight was truncated or masked",
     "supervised/loss": "mean negative log-probability of a demonstrated token, nats",
     "supervised/tokens": "demonstrated tokens of the batch",
-    "supervised/failed": "demonstrations that could not be played",
+    "supervised/failed": "demonstrations that failed or ended without success, and were left out",
     "supervised/grad_norm": "norm of the gradient before clipping",
     "supervised/lr": "learning rate",
     "eval/<name>": "of an evaluation: success, return, steps, pass@k, reward/<part>, and the environment's numbers",

@@ -5,23 +5,24 @@ starts, stops and resumes.
 """
 
 import contextlib
+import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from agentr1_train import distributed
-from agentr1_train.advantages.registry import get_estimator
 from agentr1_train.checkpoint import export_policy, latest, load_checkpoint, read_state, save_checkpoint
 from agentr1_train.config import ModelConfig, Recipe, to_dict, to_toml
 from agentr1_train.critic import load_critic
 from agentr1_train.engine.deepspeed import DeepSpeedEngine, FrozenModel
 from agentr1_train.env_pool import EnvPool
-from agentr1_train.errors import ConfigError, RolloutError
+from agentr1_train.errors import CheckpointError, ConfigError, RolloutError
 from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow, write_evaluation
 from agentr1_train.experience import Experience, Models, build_experience
 from agentr1_train.flow import AgentEnvLoop, AgentFlow
@@ -29,9 +30,10 @@ from agentr1_train.losses import adapt_kl_coef
 from agentr1_train.metrics import rollout_metrics, summarise
 from agentr1_train.plots import plot_curve
 from agentr1_train.policy import load_policy, load_reference
+from agentr1_train.preflight import check
 from agentr1_train.presets import AlgorithmSettings, resolve
 from agentr1_train.renderer import Renderer, load_tokenizer
-from agentr1_train.rollout import TRAIN_STREAM, collect, failures, update_groups
+from agentr1_train.rollout import TRAIN_STREAM, collect, update_groups
 from agentr1_train.sampler.base import Sampler
 from agentr1_train.sampler.build import build_sampler
 from agentr1_train.supervised import train_supervised
@@ -39,6 +41,8 @@ from agentr1_train.tracking import EVENTS_FILE, Mark, Tracker, rollout_path, wri
 from agentr1_train.trajectory import TrajectoryGroup
 from agentr1_train.update import update_models
 from agentr1_train.weight_sync import sync_weights
+
+CONFIG_FILE = "config.toml"
 
 
 def train(recipe: Recipe, *, resume: bool = False) -> Path:
@@ -76,7 +80,9 @@ class Run:
     flow: AgentFlow
     sampler: Sampler
     models: Models
-    tracker: Tracker | None
+    evaluation_pool: EnvPool | None
+    """None when the recipe evaluates nothing."""
+    tracker: Tracker | None = None
     """Only on rank 0."""
     update: int = 0
     """Updates done."""
@@ -103,13 +109,13 @@ class Run:
             )
             played = [item for group in groups for item in group.trajectories]
             summaries = chain(*distributed.all_gather_object([summarise(item) for item in played]))
-            reasons = distributed.all_gather_object(failures(played)[1])
+            reasons = Counter(chain(*distributed.all_gather_object([item.error for item in played if item.error])))
         self.metrics |= rollout_metrics(sorted(summaries, key=lambda item: (item.group, item.member)))
         failed = self.metrics["rollout/errors"] / self.metrics["rollout/trajectories"]
         if failed > rollout.max_error_fraction:
             raise RolloutError(
                 f"update {update}: {failed:.0%} of the trajectories failed, more than rollout.max_error_fraction = "
-                f"{rollout.max_error_fraction:g} allows. The commonest reason: {next(filter(None, reasons))}"
+                f"{rollout.max_error_fraction:g} allows. The commonest reason: {reasons.most_common(1)[0][0]}"
             )
         return groups
 
@@ -135,7 +141,7 @@ class Run:
     def write_down(self, groups: list[TrajectoryGroup], experience: Experience, update: int) -> None:
         """Write the update's metrics and, when it is their turn, its trajectories."""
         every = self.recipe.tracking.rollouts_every
-        if every and update % every == 0:
+        if _due(every, self.update):
             gathered = distributed.all_gather_object(groups)
             if distributed.is_main():
                 ordered = sorted(chain(*gathered), key=lambda group: group.index)
@@ -158,10 +164,11 @@ class Run:
 
     def evaluate(self) -> None:
         """Evaluate on the recipe's evaluation tasks, and write and log what came out."""
-        if not self.recipe.evaluation.episodes:
+        if self.evaluation_pool is None:
             return
         started = time.perf_counter()
-        evaluation = evaluate_policy(self.recipe, self.tokenizer, self.sampler, f"step_{self.update:06d}")
+        name = f"step_{self.update:06d}"
+        evaluation = evaluate_policy(self.recipe, self.evaluation_pool, self.tokenizer, self.sampler, name)
         if self.tracker is not None:
             figures = {f"eval/{name}": value for name, value in evaluation.figures().items()}
             self.tracker.log("evaluation", self.update, figures | {"time/evaluation": time.perf_counter() - started})
@@ -206,7 +213,8 @@ class Run:
 def open_run(recipe: Recipe, resume: bool = False) -> Iterator[Run]:
     """Make everything a run needs, resumed where asked for, and close it again.
 
-    What can be refused is refused before anything is written.
+    What can be refused is refused before anything is written: the run folder is opened last, or by the warm start when
+    its first batch is done.
     """
     check(recipe)
     settings = resolve(recipe.algorithm, recipe.optimizer)
@@ -217,12 +225,11 @@ def open_run(recipe: Recipe, resume: bool = False) -> Iterator[Run]:
         tokenizer = load_tokenizer(recipe.model.path, recipe.model.chat_template)
         renderer = Renderer(tokenizer, context=recipe.rollout.context, path=recipe.model.path)
         pool = stack.enter_context(EnvPool(recipe.env))
-        checkpoint = latest(folder) if resume else None
-        tracker = stack.enter_context(_open_tracker(recipe, folder, checkpoint)) if distributed.is_main() else None
-        model = replace(recipe.model, path=str(_start_model(recipe, tokenizer, device, tracker)))
-        sampler = build_sampler(recipe.sampler, model, tokenizer, device)
+        evaluation_pool = stack.enter_context(_evaluation_pool(recipe)) if recipe.evaluation.episodes else None
+        sampler = build_sampler(recipe.sampler, recipe.model, tokenizer, device)
         stack.callback(sampler.close)
-        models = _load_models(recipe, model, settings, device)
+        checkpoint = latest(folder) if resume else None
+        start = _start_model(recipe, tokenizer, device, checkpoint)
         run = Run(
             recipe=recipe,
             settings=settings,
@@ -231,11 +238,15 @@ def open_run(recipe: Recipe, resume: bool = False) -> Iterator[Run]:
             pool=pool,
             flow=AgentEnvLoop(renderer, recipe.rollout),
             sampler=sampler,
-            models=models,
-            tracker=tracker,
+            models=_load_models(recipe, replace(recipe.model, path=str(start)), settings, device),
+            evaluation_pool=evaluation_pool,
         )
         if checkpoint is not None:
             run.restore(checkpoint)
+        elif recipe.supervised.batches:
+            sync_weights(run.models.policy, sampler, version=0)
+        if distributed.is_main():
+            run.tracker = stack.enter_context(_open_tracker(recipe, folder, _mark(recipe, folder, checkpoint)))
         yield run
 
 
@@ -243,21 +254,18 @@ def supervised_only(recipe: Recipe) -> Path:
     """Do only the warm start and return the folder of the model.
 
     Raises:
-        ConfigError: ``supervised.batches`` is 0.
+        ConfigError: ``supervised.batches`` is 0, or the folder holds a run.
     """
     if not recipe.supervised.batches:
         raise ConfigError("supervised.batches is 0: give the number of batches, --supervised.batches 20.")
     check(recipe)
     device = distributed.init(recipe.engine.device, recipe.engine.threads)
-    folder = Path(recipe.run_dir)
-    _check_folder(folder, resume=False)
+    _check_folder(Path(recipe.run_dir), resume=False)
     tokenizer = load_tokenizer(recipe.model.path, recipe.model.chat_template)
-    with contextlib.ExitStack() as stack:
-        tracker = stack.enter_context(_open_tracker(recipe, folder, None)) if distributed.is_main() else None
-        return _start_model(recipe, tokenizer, device, tracker)
+    return _start_model(recipe, tokenizer, device, checkpoint=None)
 
 
-def evaluate_only(recipe: Recipe, name: str = "evaluation") -> Evaluation | None:
+def evaluate_only(recipe: Recipe, name: str = "evaluation") -> Evaluation:
     """Evaluate ``recipe.model.path`` as it is, without an engine, and write ``RUN_DIR/evaluations/<name>``.
 
     Returns the figures on every rank.
@@ -270,55 +278,35 @@ def evaluate_only(recipe: Recipe, name: str = "evaluation") -> Evaluation | None
     check(recipe, training=False)
     device = distributed.init(recipe.engine.device, recipe.engine.threads)
     tokenizer = load_tokenizer(recipe.model.path, recipe.model.chat_template)
-    with contextlib.closing(build_sampler(recipe.sampler, recipe.model, tokenizer, device)) as sampler:
-        return evaluate_policy(recipe, tokenizer, sampler, name)
+    with (
+        _evaluation_pool(recipe) as pool,
+        contextlib.closing(build_sampler(recipe.sampler, recipe.model, tokenizer, device)) as sampler,
+    ):
+        return evaluate_policy(recipe, pool, tokenizer, sampler, name)
 
 
-def evaluate_policy(recipe: Recipe, tokenizer: Any, sampler: Sampler, name: str) -> Evaluation:
+def evaluate_policy(recipe: Recipe, pool: EnvPool, tokenizer: Any, sampler: Sampler, name: str) -> Evaluation:
     """Evaluate what the sampler holds on the recipe's evaluation tasks and write it to the run folder. Collective."""
     renderer = Renderer(tokenizer, context=recipe.rollout.context, path=recipe.model.path)
-    with EnvPool(recipe.env, extra_kwargs=recipe.env.eval_kwargs) as pool:
-        evaluation = evaluate(
-            pool,
-            sampler,
-            evaluation_flow(renderer, recipe.rollout, recipe.evaluation),
-            recipe.evaluation,
-            name=name,
-            seed=recipe.seed,
-            concurrency=recipe.rollout.concurrency,
-            rank=distributed.rank(),
-            world=distributed.world_size(),
-            gather=distributed.all_gather_object,
-        )
+    evaluation = evaluate(
+        pool,
+        sampler,
+        evaluation_flow(renderer, recipe.rollout, recipe.evaluation),
+        recipe.evaluation,
+        name=name,
+        seed=recipe.seed,
+        concurrency=recipe.rollout.concurrency,
+        rank=distributed.rank(),
+        world=distributed.world_size(),
+        gather=distributed.all_gather_object,
+    )
     if distributed.is_main():
         write_evaluation(evaluation, Path(recipe.run_dir) / "evaluations")
     return evaluation
 
 
-def check(recipe: Recipe, *, training: bool = True) -> None:
-    """Refuse what can be refused before anything is loaded or written.
-
-    Raises:
-        ConfigError: names the field, what it is and what is legal.
-    """
-    if not recipe.run_dir:
-        raise ConfigError("run_dir is empty: name the folder that the run writes into.")
-    if not training:
-        return
-    rollout, counts = recipe.rollout, {"rollout.groups": recipe.rollout.groups, "updates": recipe.updates}
-    counts |= {"rollout.group_size": rollout.group_size, "optimizer.epochs": recipe.optimizer.epochs}
-    counts |= {"rollout.concurrency": rollout.concurrency, "optimizer.minibatches": recipe.optimizer.minibatches}
-    for name, count in counts.items():
-        if count < 1:
-            raise ConfigError(f"{name} = {count}: at least 1 is needed.")
-    if rollout.temperature <= 0:
-        raise ConfigError(f"rollout.temperature = {rollout.temperature:g}: training samples, so it must be above 0.")
-    settings = resolve(recipe.algorithm, recipe.optimizer)
-    if rollout.group_size == 1 and (get_estimator(settings.estimator).by_group or settings.permute_returns == "group"):
-        raise ConfigError(
-            f"rollout.group_size = 1: estimator {settings.estimator!r} compares trajectories of one group, "
-            "so at least 2 are needed."
-        )
+def _evaluation_pool(recipe: Recipe) -> EnvPool:
+    return EnvPool(recipe.env, extra_kwargs=recipe.env.eval_kwargs)
 
 
 def _check_folder(folder: Path, resume: bool) -> None:
@@ -328,13 +316,32 @@ def _check_folder(folder: Path, resume: bool) -> None:
     distributed.barrier()
 
 
-def _start_model(recipe: Recipe, tokenizer: Any, device: torch.device, tracker: Tracker | None) -> Path:
-    """Return the folder that the policy starts from: the recipe's, or what the warm start made of it."""
+def _start_model(recipe: Recipe, tokenizer: Any, device: torch.device, checkpoint: Path | None) -> Path:
+    """Return the folder that the policy starts from: the recipe's, or what the warm start made of it, once."""
     if not recipe.supervised.batches:
         return Path(recipe.model.path)
-    out = Path(recipe.run_dir) / "supervised" / "model"
-    report = None if tracker is None else lambda batch, metrics: tracker.log("supervised", batch, metrics)
-    return train_supervised(recipe, tokenizer, device, out, report)
+    folder = Path(recipe.run_dir)
+    out = folder / "supervised" / "model"
+    if distributed.broadcast_object(out.exists() and (checkpoint is not None or _is_of(recipe, folder))):
+        return out
+    if checkpoint is not None:
+        raise CheckpointError(f"{checkpoint} started from {out}, which is gone. Start a new run in another run_dir.")
+    with contextlib.ExitStack() as stack:
+
+        def report(batch: int, metrics: dict[str, float]) -> None:
+            if batch == 1:
+                shutil.rmtree(out, ignore_errors=True)
+                trackers.append(stack.enter_context(_open_tracker(recipe, folder, Mark(offset=0, step=0))))
+            trackers[0].log("supervised", batch, metrics)
+
+        trackers: list[Tracker] = []
+        return train_supervised(recipe, tokenizer, device, out, report if distributed.is_main() else None)
+
+
+def _is_of(recipe: Recipe, folder: Path) -> bool:
+    """True when the folder was written by this very recipe."""
+    written = folder / CONFIG_FILE
+    return written.is_file() and written.read_text("utf-8") == to_toml(recipe)
 
 
 def _load_models(recipe: Recipe, model: ModelConfig, settings: AlgorithmSettings, device: torch.device) -> Models:
@@ -350,14 +357,23 @@ def _load_models(recipe: Recipe, model: ModelConfig, settings: AlgorithmSettings
     return Models(engine, critic, reference)
 
 
-def _open_tracker(recipe: Recipe, folder: Path, checkpoint: Path | None) -> Tracker:
-    """Open the run folder: the recipe as resolved, and the events, cut back to the checkpoint that is resumed."""
-    mark = Mark(**read_state(checkpoint)["mark"]) if checkpoint is not None else None
-    if checkpoint is None and (folder / EVENTS_FILE).exists():  # resumed before its first checkpoint: from the start
-        mark = Mark(offset=0, step=0)
+def _open_tracker(recipe: Recipe, folder: Path, mark: Mark | None) -> Tracker:
+    """Open the run folder: the recipe as resolved, and the events, cut back to ``mark``."""
     tracker = Tracker(folder, recipe.tracking, total=recipe.updates, recipe=to_dict(recipe), resume=mark)
-    (folder / "config.toml").write_text(to_toml(recipe), "utf-8")
+    (folder / CONFIG_FILE).write_text(to_toml(recipe), "utf-8")
     return tracker
+
+
+def _mark(recipe: Recipe, folder: Path, checkpoint: Path | None) -> Mark | None:
+    """Return where the events go on: after the checkpoint or, before the first one, after the warm start."""
+    if checkpoint is not None:
+        return Mark(**read_state(checkpoint)["mark"])
+    events = folder / EVENTS_FILE
+    if not events.exists():
+        return None
+    warm = (b'{"kind": "supervised"',) if recipe.supervised.batches else ()
+    with events.open("rb") as lines:
+        return Mark(sum(len(line) for line in takewhile(lambda line: line.startswith(warm), lines)), step=0)
 
 
 def _due(every: int, update: int) -> bool:

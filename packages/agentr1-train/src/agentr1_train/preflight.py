@@ -1,0 +1,136 @@
+"""Refuses a recipe that cannot run, before anything is loaded or written.
+
+Only what the recipe alone tells: numbers out of range, choices that contradict each other, data files that are not
+there. Models, environments and devices refuse themselves when they are loaded, which is also before the first write.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from agentr1_train.advantages.registry import get_estimator
+from agentr1_train.config import Recipe
+from agentr1_train.errors import ConfigError, MissingFileError
+from agentr1_train.presets import resolve
+
+_Ranges = Iterator[tuple[str, float, bool, str]]
+"""(field, its value, whether it is legal, what is legal)."""
+
+
+def check(recipe: Recipe, *, training: bool = True) -> None:
+    """Refuse what can be refused by reading the recipe.
+
+    Args:
+        recipe: one run.
+        training: False for an evaluation, which reads no optimizer and no algorithm.
+
+    Raises:
+        ConfigError: names the field, what it is and what is legal.
+        UnknownNameError: no such preset or estimator.
+        MissingFileError: a data file is not there.
+    """
+    if not recipe.run_dir:
+        raise ConfigError("run_dir is empty: name the folder that the run writes into.")
+    for name, value, legal, wanted in [*_playing(recipe), *(_training(recipe) if training else ())]:
+        if not legal:
+            raise ConfigError(f"{name} = {value!r}: legal is {wanted}.")
+    if recipe.evaluation.samples > 1 and recipe.evaluation.temperature == 0:
+        raise ConfigError(
+            f"evaluation.samples = {recipe.evaluation.samples} at temperature 0 would be one sample repeated. "
+            "Set evaluation.temperature above 0, or evaluation.samples to 1."
+        )
+    if training:
+        _check_algorithm(recipe)
+        _check_demonstrations(recipe)
+
+
+def _playing(recipe: Recipe) -> _Ranges:
+    rollout, evaluation = recipe.rollout, recipe.evaluation
+    counts = {
+        "rollout.concurrency": rollout.concurrency,
+        "rollout.max_prompt_tokens": rollout.max_prompt_tokens,
+        "rollout.max_response_tokens": rollout.max_response_tokens,
+        "sampler.max_batch": recipe.sampler.max_batch,
+        "evaluation.samples": evaluation.samples,
+    }
+    yield from _at_least(1, counts)
+    limits = {
+        "rollout.max_steps": rollout.max_steps,
+        "rollout.max_trajectory_tokens": rollout.max_trajectory_tokens,
+        "evaluation.episodes": evaluation.episodes,
+        "evaluation.temperature": evaluation.temperature,
+        "engine.threads": recipe.engine.threads,
+    }
+    yield from _at_least(0, limits)
+    for name, value in {"rollout.top_p": rollout.top_p, "evaluation.top_p": evaluation.top_p}.items():
+        yield name, value, 0 < value <= 1, "above 0, at most 1"
+
+
+def _training(recipe: Recipe) -> _Ranges:
+    rollout, optimizer = recipe.rollout, recipe.optimizer
+    counts = {
+        "updates": recipe.updates,
+        "rollout.groups": rollout.groups,
+        "rollout.group_size": rollout.group_size,
+        "optimizer.epochs": optimizer.epochs,
+        "optimizer.minibatches": optimizer.minibatches,
+        "engine.micro_batch_tokens": recipe.engine.micro_batch_tokens,
+        "supervised.batch_size": recipe.supervised.batch_size,
+    }
+    yield from _at_least(1, counts)
+    intervals = {
+        "optimizer.warmup_updates": optimizer.warmup_updates,
+        "optimizer.weight_decay": optimizer.weight_decay,
+        "optimizer.max_grad_norm": optimizer.max_grad_norm,
+        "supervised.batches": recipe.supervised.batches,
+        "evaluation.every": recipe.evaluation.every,
+        "tracking.rollouts_every": recipe.tracking.rollouts_every,
+        "checkpoint.every": recipe.checkpoint.every,
+        "checkpoint.keep": recipe.checkpoint.keep,
+    }
+    yield from _at_least(0, intervals)
+    positive = {
+        "rollout.temperature": rollout.temperature,  # training samples, so it cannot be greedy
+        "optimizer.eps": optimizer.eps,
+        "supervised.lr": recipe.supervised.lr,
+    }
+    yield from ((name, value, value > 0, "above 0") for name, value in positive.items())
+    yield from (("optimizer.betas", beta, 0 <= beta < 1, "0 or above, below 1") for beta in optimizer.betas)
+    share = rollout.max_error_fraction
+    yield "rollout.max_error_fraction", share, 0 <= share <= 1, "0 to 1"
+
+
+def _at_least(least: int, values: Mapping[str, float]) -> _Ranges:
+    return ((name, value, value >= least, f"{least} or above") for name, value in values.items())
+
+
+def _check_algorithm(recipe: Recipe) -> None:
+    settings = resolve(recipe.algorithm, recipe.optimizer)
+    estimator = get_estimator(settings.estimator)
+    if recipe.rollout.group_size == 1 and (estimator.by_group or settings.permute_returns == "group"):
+        raise ConfigError(
+            f"rollout.group_size = 1: estimator {settings.estimator!r} compares trajectories of one group, "
+            "so at least 2 are needed."
+        )
+    critic = recipe.model.critic_path
+    if critic and not settings.needs_critic:
+        raise ConfigError(
+            f"model.critic_path = {critic!r} would be without effect: estimator "
+            f"{settings.estimator!r} has no critic. Remove it, or take an estimator with one."
+        )
+    if critic.startswith((".", "/", "~")) and not (Path(critic) / "config.json").is_file():
+        raise MissingFileError(
+            f"model.critic_path = {critic!r}: no model folder there. It needs config.json and weights."
+        )
+
+
+def _check_demonstrations(recipe: Recipe) -> None:
+    named = recipe.supervised.demonstrations
+    if named and not recipe.supervised.batches:
+        raise ConfigError(
+            f"supervised.demonstrations = {named!r} would be without effect: supervised.batches is 0. "
+            "Set the number of batches, or remove it."
+        )
+    if named and not Path(named).is_file():
+        raise MissingFileError(
+            f"supervised.demonstrations = {named!r}: no such file. A run writes such files under rollouts/."
+        )

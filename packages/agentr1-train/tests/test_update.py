@@ -1,0 +1,241 @@
+"""Optimizer steps: gradients that packing, order and mini-batches cannot change, and settings that all act."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from agentr1_train import update as update_module
+from agentr1_train.advantages import CreditTrajectory, estimate
+from agentr1_train.batch import MicroBatch, Row, pack, split_tokens
+from agentr1_train.config import AlgorithmConfig, OptimizerConfig, recipe_from_dict
+from agentr1_train.errors import SpanMismatchError
+from agentr1_train.experience import Experience
+from agentr1_train.losses import policy_loss
+from agentr1_train.policy import PolicyModel
+from agentr1_train.presets import AlgorithmSettings, resolve
+from agentr1_train.trainer import open_run
+from agentr1_train.update import learning_rate, loss_inputs, minibatch_rows, update_models
+
+Make = Callable[..., dict[str, Any]]
+
+
+def settings_of(preset: str = "grpo", epochs: int = 2, **choices: Any) -> AlgorithmSettings:
+    return resolve(AlgorithmConfig(preset=preset, **choices), OptimizerConfig(epochs=epochs))
+
+
+STEPS = (2, 1, 3, 2)
+"""Steps of each of four trajectories in two groups: eight rows."""
+
+
+def experience_of(settings: AlgorithmSettings, model: Any, order: Sequence[int] = range(4)) -> Experience:
+    """Ragged rows, each paid at its trajectory's end; ``order`` is that of this rank's trajectories.
+
+    Old, sampler's and reference log-probabilities lie around the model's own.
+    """
+    draw = torch.Generator().manual_seed(3)
+
+    def ids(low: int, high: int) -> tuple[int, ...]:
+        length = int(torch.randint(low, high, (1,), generator=draw))
+        return tuple(torch.randint(3, 300, (length,), generator=draw).tolist())
+
+    def near(logp: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple((torch.tensor(logp) + 0.15 * torch.randn(len(logp), generator=draw)).tolist())
+
+    rows = {(at, step): Row(ids(3, 20), ids(1, 9), (at // 2, at % 2)) for at in range(4) for step in range(STEPS[at])}
+    batches = pack(list(rows.values()), 10_000)
+    with torch.no_grad():
+        own = split_tokens(batches, [PolicyModel(model)(batch)[0] for batch in batches], len(rows))
+    records = tuple(
+        CreditTrajectory(
+            group=at // 2,
+            member=at % 2,
+            rewards=(0.0,) * (STEPS[at] - 1) + (paid,),
+            lengths=tuple(len(rows[at, step].response_ids) for step in range(STEPS[at])),
+            values=(0.0,) * STEPS[at] if settings.needs_critic else None,
+        )
+        for at, paid in enumerate((1.0, 0.0, 0.5, 2.0))
+    )
+    credit = estimate(records, settings)
+    made = {
+        place: replace(
+            row,
+            sampler_logp=near(logp),
+            old_logp=near(logp),
+            ref_logp=near(logp),
+            advantage=credit.advantages[place[0]][place[1]],
+        )
+        for (place, row), logp in zip(rows.items(), own, strict=True)
+    }
+    places = tuple((at, step) for at in order for step in range(STEPS[at]))
+    return Experience(records, credit, tuple(made[place] for place in places), places, frozenset(), True, {})
+
+
+def gradient(
+    model: Any, experience: Experience, settings: AlgorithmSettings, budget: int = 4096, parts: int = 1
+) -> torch.Tensor:
+    """The gradient of one pass, by the functions of the trainer, without an engine."""
+    policy = PolicyModel(model.requires_grad_(True), entropy_grad=settings.entropy_coef > 0)
+    policy.zero_grad()
+    for part in range(parts):
+        rows = minibatch_rows(experience, settings, part, parts)
+        assert rows is not None
+        for batch in pack(rows, budget, keep_trajectories_together=settings.ratio == "trajectory"):
+            policy_loss(loss_inputs(policy(batch), batch, True), settings).loss.backward()
+    return torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
+
+
+PRESETS = ("grpo", "rloo", "reinforce", "ppo", "steppo", "gspo", "cispo", "dr_grpo")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_micro_batches_and_order_do_not_change_the_gradient(preset: str, tiny_model) -> None:
+    """1 x 8, 4 x 2 and 8 x 1 rows; trajectories in another order."""
+    settings = settings_of(preset)
+    experience = experience_of(settings, tiny_model)
+    rows = minibatch_rows(experience, settings, 0, 1)
+    assert rows is not None
+    widest = max(map(len, rows))
+    assert [len(pack(rows, budget)) for budget in (8 * widest, 1)] == [1, 8]
+    assert 2 <= len(pack(rows, 2 * widest)) <= 4
+    whole = gradient(tiny_model, experience, settings, 8 * widest)
+    assert whole.norm() > 1e-4
+    for budget in (2 * widest, 1):
+        torch.testing.assert_close(gradient(tiny_model, experience, settings, budget), whole, rtol=1e-4, atol=1e-6)
+    reordered = gradient(tiny_model, experience_of(settings, tiny_model, (2, 0, 3, 1)), settings, 2 * widest)
+    torch.testing.assert_close(reordered, whole, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("preset", ["grpo", "rloo", "reinforce", "ppo"])
+def test_a_reward_at_the_end_moves_the_tokens_of_the_first_step(preset: str, tiny_model) -> None:
+    """The gradient with respect to the log-probabilities of step 0, in a trajectory paid only at its last step."""
+    settings = settings_of(preset)
+    rows = minibatch_rows(experience_of(settings, tiny_model), settings, 0, 1)
+    assert rows is not None
+    (batch,) = pack(rows, 10_000)
+    logp = batch.old_logp.clone().requires_grad_(True)
+    inputs = loss_inputs((logp, torch.zeros_like(logp)), batch, True)
+    policy_loss(replace(inputs, ref_logp=None), replace(settings, kl="none", entropy_coef=0.0)).loss.backward()
+    assert logp.grad is not None
+    first = torch.tensor([batch.rows[row] == STEPS[0] + STEPS[1] for row in batch.step.tolist()])
+    assert first.any()
+    assert logp.grad[first].abs().min() > 0  # step 0 of the third trajectory, which has three and is paid at the last
+
+
+def test_minibatches_part_the_trajectories_and_each_has_its_own_denominator(tiny_model) -> None:
+    settings = settings_of("ppo")
+    experience = experience_of(settings, tiny_model)
+    parts = [minibatch_rows(experience, settings, part, 2) for part in range(2)]
+    assert [{row.trajectory for row in rows or ()} for rows in parts] == [{(0, 0), (1, 0)}, {(0, 1), (1, 1)}]
+    for rows in parts:
+        assert math.fsum(row.weight * len(row.response_ids) for row in rows or ()) == pytest.approx(1)
+        assert math.fsum(row.value_weight for row in rows or ()) == pytest.approx(1)
+
+
+def test_a_minibatch_without_a_token_is_left_out(tiny_model) -> None:
+    settings = settings_of("grpo")
+    experience = experience_of(settings, tiny_model)
+    assert minibatch_rows(replace(experience, left_out=frozenset({0, 1})), settings, 0, 1) is None
+    kept = minibatch_rows(replace(experience, left_out=frozenset({0})), settings, 0, 1)
+    assert {row.trajectory[0] for row in kept or ()} == {1}
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"entropy_coef": 0.1},
+        {"kl_form": "k1"},
+        {"kl_coef": 0.5},
+        {"kl": "none"},
+        {"mismatch": "none"},
+        {"mismatch": "mask", "mismatch_high": 1.01},
+        {"mismatch_cap": 0.9},
+        {"clip_high": 0.01},
+        {"clip_low": 0.01},
+        {"dual_clip": 1.01},
+        {"ratio": "step"},
+        {"ratio": "trajectory"},
+        {"objective": "cispo"},
+        {"objective": "reinforce"},
+        {"aggregation": "token_mean"},
+        {"aggregation": "trajectory_mean"},
+        {"aggregation": "token_sum_norm", "norm_length": 5},
+        {"estimator": "reinforce"},
+    ],
+    ids=str,
+)
+def test_every_choice_of_the_algorithm_changes_the_gradient(choice: dict[str, Any], tiny_model) -> None:
+    base = settings_of("grpo")
+    before = gradient(tiny_model, experience_of(base, tiny_model), base)
+    changed = settings_of("grpo", **choice)
+    after = gradient(tiny_model, experience_of(changed, tiny_model), changed)
+    assert (after - before).norm() > 1e-5 * before.norm()
+
+
+def test_the_learning_rate_warms_up_and_follows_its_schedule() -> None:
+    def rates(**settings: Any) -> list[float]:
+        return [learning_rate(1.0, update, 8, OptimizerConfig(**settings)) for update in range(8)]
+
+    assert rates() == [1.0] * 8
+    assert rates(warmup_updates=4)[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
+    assert rates(schedule="linear") == pytest.approx([1 - update / 8 for update in range(8)])
+    assert rates(schedule="linear", warmup_updates=4)[4:] == pytest.approx([1.0, 0.75, 0.5, 0.25])
+    assert rates(schedule="cosine") == pytest.approx([(1 + math.cos(math.pi * u / 8)) / 2 for u in range(8)])
+    assert learning_rate(1.0, 8, 8, OptimizerConfig(schedule="cosine")) == pytest.approx(0.0)
+
+
+PAID = {"env": {"kwargs": {"steps": 1}}, "rollout": {"groups": 4, "group_size": 8}}
+"""So easy that some groups have unequal rewards from the start."""
+
+
+def run_once(table: dict[str, Any]) -> dict[str, float]:
+    """Roll out and learn once, and return what the update reported."""
+    recipe = recipe_from_dict(table)
+    with open_run(recipe) as run:
+        experience = run.assign_credit(run.roll_out(0), 0)
+        return update_models(experience, run.models, recipe, run.settings, 0)
+
+
+def test_epochs_and_minibatches_are_optimizer_steps(symbol_recipe: Make) -> None:
+    once = run_once(symbol_recipe(**PAID, optimizer={"epochs": 2, "minibatches": 3}))
+    assert once["policy/optimizer_steps"] == 6
+    assert once["policy/kl_stopped"] == 0
+    assert once["policy/ratio_max"] > 1  # later steps leave the old policy
+
+
+def test_kl_stop_ends_the_epochs(symbol_recipe: Make) -> None:
+    stopped = run_once(symbol_recipe(**PAID, optimizer={"epochs": 6, "lr": 0.1}, algorithm={"kl_stop": 1e-4}))
+    assert stopped["policy/kl_stopped"] == 1
+    assert 2 <= stopped["policy/optimizer_steps"] < 6
+
+
+def test_the_span_assertion_fires_when_a_token_is_corrupted_after_collation(
+    symbol_recipe: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def corrupt(*args: Any, **kwargs: Any) -> list[MicroBatch]:
+        batches = pack(*args, **kwargs)
+        batch = batches[-1]
+        inputs = batch.input_ids.clone()
+        at = batch.token_index[-1] + 1
+        inputs.view(-1)[at] = (inputs.view(-1)[at] + 1) % 5
+        return [*batches[:-1], dataclasses.replace(batch, input_ids=inputs)]
+
+    monkeypatch.setattr(update_module, "pack", corrupt)
+    with pytest.raises(SpanMismatchError, match=r"sampled id \d, but the packed input holds \d"):
+        run_once(symbol_recipe())
+
+
+def test_flat_groups_are_dropped_and_counted(symbol_recipe: Make) -> None:
+    """No policy can say these symbols, so every group is flat and nothing is left to train."""
+    impossible = {"kwargs": {"symbols": "cd"}}
+    recipe = recipe_from_dict(symbol_recipe(env=impossible, algorithm={"flat_groups": "drop"}))
+    with open_run(recipe) as run:
+        experience = run.assign_credit(run.roll_out(0), 0)
+        assert experience.left_out == {0, 1}
+        assert experience.metrics["credit/dropped_groups"] == 2
+        assert update_models(experience, run.models, recipe, run.settings, 0)["policy/optimizer_steps"] == 0
+    kept = run_once(symbol_recipe(env=impossible, run_dir=recipe.run_dir + "-kept"))
+    assert kept["policy/optimizer_steps"] == 1
