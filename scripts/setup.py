@@ -263,12 +263,12 @@ def _marked(environment: Path) -> Iterator[None]:
         say(f"{environment.relative_to(ROOT)} was left unfinished; making it anew")
         shutil.rmtree(environment, ignore_errors=True)
     mark.touch()
-    with contextlib.suppress(SystemExit):
+    try:
         yield
+    except SystemExit:  # uv refused and said why: what it had installed before is still whole
         mark.unlink()
-        return
-    mark.unlink()  # uv refused and said why: what it had installed before is still whole
-    raise SystemExit(1)
+        raise
+    mark.unlink()
 
 
 def install(environment: Path, package: str | None) -> None:
