@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -71,10 +72,12 @@ def parse(kind: type[Parsed], argv: Sequence[str], program: str, default: Parsed
 
 def _one_line(box: str) -> str:
     """Return what stands in tyro's box before the help text: the fault, and what may have been meant."""
-    lines = [line.strip(" │") for line in box.splitlines()[1:-1]]
-    blocks = " ".join("|" if line.startswith("───") else line for line in lines).split("|")
-    meant = [word for word in blocks[1].split() if word.startswith("--")] if "Perhaps you meant" in blocks[1] else []
-    return f"{blocks[0].strip().rstrip('.')}.{f' Did you mean {meant[0]}?' if meant else ''}"
+    lines = [line.strip(" │") for line in box.splitlines()[1:]]  # without the title
+    parts = [list(part) for is_rule, part in groupby(lines, lambda line: set(line) <= set("─-")) if not is_rule]
+    fault, *others = (" ".join(part) for part in parts)
+    meant = next((text for text in others if text.startswith("Perhaps you meant")), "")
+    options = [word for word in meant.split() if word.startswith("--")]
+    return f"{fault.rstrip('.')}.{f' Did you mean {options[0]}?' if options else ''}"
 
 
 def _environment_overrides(recipe: Recipe, argv: list[str]) -> tuple[Recipe, list[str]]:

@@ -60,7 +60,12 @@ class _Demonstrator:
 
     async def sample(self, prompt: Prompt, params: SamplingParams) -> Completion:
         if self._actions is None:
-            actions = await self._env.demonstration()
+            try:
+                actions = await self._env.demonstration()
+            except Exception as error:
+                raise ConfigError(
+                    f"the demonstration of {self._env.env_id} failed: {type(error).__name__}: {error}"
+                ) from error
             if actions is None:
                 raise ConfigError(
                     f"{self._env.env_id} has no demonstration(). Set supervised.batches = 0, or name a parquet of "
