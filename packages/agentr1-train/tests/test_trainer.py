@@ -480,3 +480,19 @@ def test_a_run_holds_its_environments_and_gives_them_back(symbol_recipe: Make) -
         pool = run.pool
     assert pool._closed
     assert tomllib.loads((run.folder / "config.toml").read_text())["updates"] == 2
+
+
+def test_every_field_of_the_recipe_is_read_somewhere() -> None:
+    """A field that only ``config.py`` knows would be accepted and without effect."""
+    import dataclasses
+    import typing
+
+    import agentr1_train
+
+    folder = Path(agentr1_train.__file__).parent
+    text = "\n".join(path.read_text("utf-8") for path in folder.rglob("*.py") if path.name != "config.py")
+    sections = [Recipe, *(kind for kind in typing.get_type_hints(Recipe).values() if dataclasses.is_dataclass(kind))]
+    fields = {f"{kind.__name__}.{item.name}" for kind in sections for item in dataclasses.fields(kind)}
+    assert len(fields) > 80
+    named = {field for field in fields if re.search(rf"[.\"']{field.partition('.')[2]}\b", text)}
+    assert fields - named == set()
