@@ -1,0 +1,69 @@
+"""What the training tests put on PYTHONPATH: a stranger's environment, and faults that strike a real process.
+
+``FAULT=optim_step:6:SIGKILL`` kills the process at its sixth optimizer step, between backward and step; ``seal``
+strikes inside a checkpoint, before its manifest; ``step`` in the environment.
+"""
+
+import os
+import signal
+from typing import Any
+
+import gymnasium
+
+
+class SymbolEnv(gymnasium.Env[str, str]):
+    """Two steps: each shows a symbol; the reward comes at the end, for having repeated both."""
+
+    observation_space = gymnasium.spaces.Text(100)
+    action_space = gymnasium.spaces.Text(100)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.word = "".join("ab"[i] for i in self.np_random.integers(2, size=2))
+        self.said = ""
+        return self.word[0], {}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        strike("step")
+        self.said += action if len(action) == 1 else "?"
+        done = len(self.said) == 2
+        right = sum(said == shown for said, shown in zip(self.said, self.word, strict=False))
+        return self.word[-1], right / 2 if done else 0.0, done, False, {}
+
+
+gymnasium.register("Strangers-v0", entry_point=SymbolEnv)
+
+_place, _count, _signal = (os.environ.get("FAULT", "") + "::").split(":")[:3]
+_left = int(_count or 0)
+
+
+def strike(place: str) -> None:
+    """Send the signal when this is the place and the count is up."""
+    global _left
+    if place == _place:
+        _left -= 1
+        if _left == 0:
+            os.kill(os.getpid(), getattr(signal, _signal))
+
+
+def _before(owner: Any, name: str, place: str) -> None:
+    original = getattr(owner, name)
+
+    def struck(*args: Any, **kwargs: Any) -> Any:
+        strike(place)
+        return original(*args, **kwargs)
+
+    setattr(owner, name, struck)
+
+
+if _place in ("optim_step", "seal"):
+    from agentr1_train import checkpoint
+    from agentr1_train.engine.deepspeed import DeepSpeedEngine
+
+    _before(DeepSpeedEngine, "optim_step", "optim_step")
+    _before(checkpoint, "_seal", "seal")
+
+
+def answers(prompt: str, key: tuple[int, ...]) -> str:
+    """A script whose answers depend on the episode alone: for rollouts that no weight can change."""
+    return "ab"[hash(key) % 2]
