@@ -18,7 +18,7 @@ from agentr1_train.losses import policy_loss
 from agentr1_train.policy import PolicyModel
 from agentr1_train.presets import AlgorithmSettings, resolve
 from agentr1_train.trainer import open_run
-from agentr1_train.update import learning_rate, loss_inputs, minibatch_rows, update_models
+from agentr1_train.update import learning_rate, loss_inputs, minibatch_rows, rows_with_gradient, update_models
 
 Make = Callable[..., dict[str, Any]]
 
@@ -239,3 +239,33 @@ def test_flat_groups_are_dropped_and_counted(symbol_recipe: Make) -> None:
         assert update_models(experience, run.models, recipe, run.settings, 0)["policy/optimizer_steps"] == 0
     kept = run_once(symbol_recipe(env=impossible, run_dir=recipe.run_dir + "-kept"))
     assert kept["policy/optimizer_steps"] == 1
+
+
+@pytest.mark.parametrize(("ratio", "left"), [("token", 5), ("trajectory", 7)])
+def test_rows_that_cannot_move_the_policy_are_not_computed(ratio: Any, left: int, tiny_model) -> None:
+    settings = settings_of("grpo", kl="none", ratio=ratio)
+    experience = experience_of(settings, tiny_model)
+    idle = {(0, 1), (1, 0), (2, 0)}  # a step of the first trajectory, the whole second, a step of the third
+    zeroed = replace(
+        experience,
+        rows=tuple(
+            replace(row, advantage=0.0) if place in idle else row
+            for row, place in zip(experience.rows, experience.places, strict=True)
+        ),
+    )
+    rows = minibatch_rows(zeroed, settings, 0, 1)
+    assert rows is not None
+    kept = rows_with_gradient(rows, settings)
+    assert len(rows) == 8
+    assert len(kept) == left
+    whole = gradient(tiny_model, zeroed, settings)
+    policy = PolicyModel(tiny_model)
+    policy.zero_grad()
+    for batch in pack(kept, 10_000, keep_trajectories_together=True):
+        policy_loss(loss_inputs(policy(batch), batch, True), settings).loss.backward()
+    found = torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
+    torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-7)
+    assert rows_with_gradient([replace(row, advantage=0.0) for row in rows], settings) == [
+        replace(rows[0], advantage=0.0)
+    ]
+    assert len(rows_with_gradient(rows, settings_of("grpo"))) == 8  # KL in the loss moves every row

@@ -70,7 +70,9 @@ class RolloutConfig:
     max_trajectory_tokens: int = 0
     """Cap on the responses of one episode together; 0: none."""
     temperature: float = 1.0
+    """Of sampling, and of the log-probabilities in the loss."""
     top_p: float = 1.0
+    """Sample from the likeliest tokens that hold this much probability; 1: from all."""
     concurrency: int = 64
     """Episodes in flight on one rank."""
     on_error: Literal["drop", "truncate"] = "drop"
@@ -86,6 +88,7 @@ class SamplerConfig:
     name: str = "hf"
     """``hf`` (transformers); ``scripted`` is for tests."""
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Precision of the sampler's weights."""
     max_batch: int = 64
     """Prompts sampled together."""
     script: str = ""
@@ -97,36 +100,53 @@ class AlgorithmConfig:
     """Credit and objective. ``None`` takes the preset's value."""
 
     preset: str = "grpo"
+    """A published algorithm: values for all fields below that are not given."""
     estimator: str | None = None
+    """Who gets credit."""
     ratio: Literal["token", "step", "trajectory"] | None = None
+    """Over what the importance ratio is averaged before it is clipped."""
     objective: Literal["clip", "cispo", "reinforce"] | None = None
+    """What is maximised: PPO's clipped surrogate, CISPO's clipped weight, or the plain log-probability."""
     aggregation: Literal["token_mean", "step_mean", "trajectory_mean", "token_sum_norm"] | None = None
+    """How tokens are averaged into one loss."""
     clip_low: float | None = None
+    """The ratio is clipped at 1 - this."""
     clip_high: float | None = None
+    """The ratio is clipped at 1 + this."""
     dual_clip: float | None = None
     """Bound c on the loss of negative advantages; 0: off."""
     norm_length: int | None = None
     """Constant length of ``token_sum_norm``."""
     gamma: float | None = None
+    """Discount of a step."""
     lam: float | None = None
+    """GAE's lambda, of a step."""
     bootstrap_truncated: bool | None = None
     """Bootstrap a truncated trajectory on V(final observation)."""
     kl: Literal["none", "reward", "loss"] | None = None
+    """Where KL to the frozen start of the run goes."""
     kl_form: Literal["k1", "k2", "k3"] | None = None
+    """Estimator of the KL in the loss."""
     kl_coef: float | None = None
+    """Coefficient of the KL."""
     kl_target: float | None = None
     """Above 0: the coefficient adapts towards this KL (Ziegler et al. 2019)."""
     kl_stop: float | None = None
     """Above 0: the update's epochs end once k3 to the old policy passes it."""
     entropy_coef: float | None = None
+    """Bonus on the entropy of the policy."""
     value_coef: float | None = None
+    """Coefficient of the critic's loss."""
     value_clip: float | None = None
     """Clip of the value change; 0: off."""
     mismatch: Literal["truncate", "mask", "none"] = "truncate"
     """Correction of sampler against trainer: truncated importance weight, mask, or none."""
     mismatch_cap: float = 2.0
+    """Bound of the truncated weight."""
     mismatch_low: float = 0.5
+    """Below it a token is masked."""
     mismatch_high: float = 5.0
+    """Above it a token is masked."""
     flat_groups: Literal["keep", "drop"] = "keep"
     """Groups whose returns are all equal: kept, or left out of the loss. Counted either way."""
     permute_returns: Literal["none", "batch", "group"] = "none"
@@ -142,9 +162,13 @@ class OptimizerConfig:
     critic_lr: float | None = None
     """``None`` takes the preset's (the actor's where it is silent)."""
     betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW's decay rates."""
     eps: float = 1e-8
+    """AdamW's epsilon."""
     weight_decay: float = 0.0
+    """AdamW's decoupled weight decay."""
     max_grad_norm: float = 1.0
+    """Bound of the gradient's norm; 0: none."""
     warmup_updates: int = 0
     """Updates over which the learning rate grows linearly from lr / n."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
@@ -160,7 +184,9 @@ class EngineConfig:
     """DeepSpeed."""
 
     zero_stage: Literal[0, 1, 2, 3] = 0
+    """What is sharded over ranks: nothing, optimizer states, gradients too, weights too."""
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Precision of weights and activations in training."""
     device: str = "auto"
     """``auto``, ``cpu`` or ``cuda``; one that is not there is refused."""
     packing: Literal["merged", "rows"] = "merged"
@@ -181,6 +207,7 @@ class SupervisedConfig:
     batch_size: int = 8
     """Demonstrated episodes in one batch, over all ranks."""
     lr: float = 1e-4
+    """Learning rate of the warm start."""
     demonstrations: str = ""
     """A parquet of demonstrations; empty: the environment's own ``demonstration()``."""
 
@@ -196,7 +223,9 @@ class EvaluationConfig:
     samples: int = 1
     """Responses a task, for pass@k."""
     temperature: float = 0.0
+    """0: greedy."""
     top_p: float = 1.0
+    """As in the rollout."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +233,7 @@ class TrackingConfig:
     """Where metrics go beside ``events.jsonl``."""
 
     tensorboard: bool = True
+    """Write ``RUN_DIR/tensorboard``."""
     wandb_project: str = ""
     """Weights & Biases project; empty: off. Needs the extra ``agentr1-train[wandb]``."""
     rollouts_every: int = 1
@@ -231,7 +261,9 @@ class Recipe:
     run_dir: str = ""
     """Folder of everything the run writes."""
     seed: int = 0
+    """Of tasks and sampling; with it a run repeats."""
     updates: int = 100
+    """Rollouts, each followed by its optimizer steps."""
     env: EnvConfig = EnvConfig()
     model: ModelConfig = ModelConfig()
     rollout: RolloutConfig = RolloutConfig()

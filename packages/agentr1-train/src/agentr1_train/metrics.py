@@ -55,7 +55,7 @@ METRICS: dict[str, str] = {
     "critic/value_mean": "mean value during the update",
     "critic/grad_norm": "norm of the critic's gradient before clipping",
     "critic/lr": "learning rate of the critic",
-    "policy/tokens": "trained tokens of an optimizer step",
+    "policy/tokens": "tokens of an optimizer step that can carry a gradient; the means below are over them",
     "policy/loss": "the objective, without KL and entropy",
     "policy/clip_fraction": "fraction of tokens where the clip decided (cispo: where the weight was clipped)",
     "policy/ratio_mean": "mean of pi / pi_old over tokens, at the ratio level of the objective",

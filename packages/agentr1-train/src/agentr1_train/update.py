@@ -99,8 +99,9 @@ def _step(
 ) -> dict[str, float]:
     """Take one optimizer step of policy and critic and return its metrics."""
     budget, merge = recipe.engine.micro_batch_tokens, recipe.engine.packing == "merged"
-    packed = pack(rows, budget, keep_trajectories_together=settings.ratio == "trajectory", merge=merge)
-    assert_spans(packed, rows)
+    trained = rows_with_gradient(rows, settings)
+    packed = pack(trained, budget, keep_trajectories_together=settings.ratio == "trajectory", merge=merge)
+    assert_spans(packed, trained)
 
     def loss_of_policy(output: tuple[Tensor, Tensor], batch: MicroBatch) -> LossOutput:
         return policy_loss(loss_inputs(output, batch, has_old_logp), settings)
@@ -116,6 +117,19 @@ def _step(
         sums |= models.critic.forward_backward(pack(prompts, budget, merge=merge), loss_of_critic)
         taken |= _named("critic", models.critic.optim_step(rates["critic"]))
     return finish(sums) | taken
+
+
+def rows_with_gradient(rows: Sequence[Row], settings: AlgorithmSettings) -> list[Row]:
+    """Leave out the rows that cannot move the policy: advantage 0, and neither KL nor entropy in the loss.
+
+    Weights keep the denominators of all rows, so loss and gradient are those of the whole mini-batch. A trajectory
+    whose ratio is averaged over its steps stays whole. One row always remains, so that there is a loss to report.
+    """
+    if settings.kl == "loss" or settings.entropy_coef:
+        return list(rows)
+    moving = {row.trajectory for row in rows if row.advantage}
+    whole = settings.ratio == "trajectory"
+    return [row for row in rows if (row.trajectory in moving if whole else row.advantage)] or list(rows[:1])
 
 
 def loss_inputs(output: tuple[Tensor, Tensor], batch: MicroBatch, has_old_logp: bool) -> LossInputs:
