@@ -31,13 +31,14 @@ check: setup  ## lint, format, types, import contracts
 	$(VENV)/lint-imports --no-cache
 
 unit: setup  ## unit and integration tests in the whole environment
-	$(VENV)/python -m pytest -n $(WORKERS) --dist loadfile -m "not gpu"
+	$(VENV)/python -m pytest -n $(WORKERS) --dist loadfile -m "not gpu and not slow"
+	$(VENV)/python -m pytest -m "slow and not gpu"  # these start ranks and models that fill the cores: one at a time
 
-alone: setup  ## each package's own tests in an environment that holds that package alone
+alone: setup  ## each package's own quick tests in an environment that holds that package alone
 	@for package in agentr1-tools agentr1-envs agentr1-train; do \
 		echo "== $$package alone"; \
 		$(PYTHON) scripts/setup.py alone $$package || exit 1; \
-		.venvs/$$package/bin/python -m pytest packages/$$package/tests -m "not gpu" || exit 1; \
+		.venvs/$$package/bin/python -m pytest packages/$$package/tests -m "not gpu and not slow" || exit 1; \
 	done
 
 wheels: setup  ## build the three wheels, install them with plain pip, try what they install
