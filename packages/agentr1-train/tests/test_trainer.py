@@ -1,8 +1,6 @@
 """The loop: what a run writes, how it resumes, what it refuses, and what failures in an environment leave in it."""
 
 import json
-import math
-import re
 import shutil
 import tomllib
 from collections.abc import Callable
@@ -15,14 +13,8 @@ import torch
 from agentr1_train.checkpoint import latest
 from agentr1_train.config import Recipe, load_recipe, recipe_from_dict
 from agentr1_train.errors import (
-    AgentR1Error,
     CheckpointError,
     ConfigError,
-    DeviceError,
-    EnvironmentLoadError,
-    MissingFileError,
-    RolloutError,
-    UnknownNameError,
 )
 from agentr1_train.evaluate import EvaluationRow
 from agentr1_train.metrics import describe
@@ -242,61 +234,6 @@ def test_a_folder_that_holds_a_run_is_refused(full_run: Path, symbol_recipe: Mak
     assert (full_run / "events.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("sections", "error", "said"),
-    [
-        ({"env": {"id": "symbol_env:Symbal-v0"}}, EnvironmentLoadError, "Symbal"),
-        ({"env": {"id": "no_such_module:Symbol-v0"}}, EnvironmentLoadError, "no_such_module"),
-        ({"env": {"kwargs": {"file": "absent.txt"}}}, EnvironmentLoadError, "absent.txt"),
-        ({"evaluation": {"episodes": 2}, "env": {"eval_kwargs": {"file": "absent.txt"}}}, EnvironmentLoadError, "abs"),
-        ({"env": {"kwargs": {"stepz": 3}}}, EnvironmentLoadError, "stepz"),
-        ({"model": {"path": "/no/such/model"}}, MissingFileError, "/no/such/model"),
-        ({"model": {"chat_template": "absent.jinja"}}, MissingFileError, "absent.jinja"),
-        ({"model": {"critic_path": "./absent"}, "algorithm": {"preset": "ppo"}}, MissingFileError, "critic_path"),
-        ({"model": {"critic_path": "./absent"}}, ConfigError, "without effect"),
-        ({"engine": {"device": "tpu"}}, DeviceError, "legal values are auto, cpu, cuda"),
-        ({"engine": {"dtype": "bf16"}}, ConfigError, "zero_stage"),
-        ({"sampler": {"name": "scriptd"}}, UnknownNameError, "Did you mean 'scripted'"),
-        ({"sampler": {"name": "scripted", "script": "symbol_env:nothing"}}, ConfigError, "symbol_env:nothing"),
-        ({"algorithm": {"preset": "grpoo"}}, UnknownNameError, "Did you mean 'grpo'"),
-        ({"algorithm": {"estimator": "step_gea"}}, UnknownNameError, "Did you mean 'step_gae'"),
-        ({"supervised": {"batches": 1, "demonstrations": "absent.parquet"}}, MissingFileError, "absent.parquet"),
-        ({"supervised": {"batches": 1}}, ConfigError, r"has no demonstration\(\)"),
-        ({"rollout": {"group_size": 1}}, ConfigError, "at least 2"),
-        ({"rollout": {"temperature": 0.0}}, ConfigError, "rollout.temperature"),
-        ({"evaluation": {"samples": 2, "episodes": 2}}, ConfigError, "temperature 0"),
-        ({"updates": 0}, ConfigError, "updates = 0"),
-    ],
-)
-def test_what_cannot_run_is_refused_before_anything_is_written(
-    sections: dict[str, Any], error: type[AgentR1Error], said: str, symbol_recipe: Make
-) -> None:
-    table = symbol_recipe(**sections)
-    with pytest.raises(error, match=said) as caught:
-        train(recipe_from_dict(table))
-    assert "\n" not in str(caught.value).strip()
-    assert not Path(table["run_dir"]).exists()
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has the device")
-def test_a_device_that_is_not_there_is_refused(symbol_recipe: Make) -> None:
-    table = symbol_recipe(engine={"device": "cuda"})
-    with pytest.raises(DeviceError, match=r"sees no CUDA device.*Set engine.device to 'cpu'"):
-        train(recipe_from_dict(table))
-    assert not Path(table["run_dir"]).exists()
-
-
-def test_a_model_without_weights_is_refused_before_anything_is_written(
-    symbol_recipe: Make, symbol_model_dir: Path, tmp_path: Path
-) -> None:
-    broken = tmp_path / "broken"
-    shutil.copytree(symbol_model_dir, broken, ignore=shutil.ignore_patterns("*.safetensors"))
-    table = symbol_recipe(model={"path": str(broken)})
-    with pytest.raises(MissingFileError, match="broken"):
-        train(recipe_from_dict(table))
-    assert not Path(table["run_dir"]).exists()
-
-
 def test_evaluation_alone_needs_no_engine_and_writes_its_files(symbol_recipe: Make) -> None:
     recipe = recipe_from_dict(symbol_recipe(evaluation={"episodes": 6}))
     evaluation = evaluate_only(recipe)
@@ -306,134 +243,6 @@ def test_evaluation_alone_needs_no_engine_and_writes_its_files(symbol_recipe: Ma
     assert {path.name for path in folder.iterdir()} == {"evaluations"}
     with pytest.raises(ConfigError, match="episodes is 0"):
         evaluate_only(recipe_from_dict(symbol_recipe()))
-
-
-def echo(make: Make, model: Path, **sections: Any) -> dict[str, Any]:
-    """A recipe on ``EchoEnv``, which can be made to fail, answered by a script."""
-    env = {
-        "id": "stranger/Echo-v0",
-        "kwargs": sections.pop("kwargs", {}),
-        "step_timeout_s": 0.3,
-        "reset_timeout_s": 0.3,
-    }
-    rollout = {"max_prompt_tokens": 400, "max_response_tokens": 24} | sections.pop("rollout", {})
-    scripted = {"name": "scripted", "script": "test_scripts_of_trainer:answers"}
-    settings = {"env": env, "rollout": rollout, "sampler": scripted, "model": {"path": str(model)}, "updates": 1}
-    return make(**settings | sections)
-
-
-def answers(prompt: str, key: tuple[int, ...]) -> str:
-    """Half of the members say every word and are right; the others say nothing of use."""
-    return "left right up down" if key[-2] % 2 else "stay"
-
-
-@pytest.fixture
-def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets a recipe name functions of this file as its sampler's script."""
-    import sys
-    import types
-
-    module = types.ModuleType("test_scripts_of_trainer")
-    module.answers, module.silence = answers, lambda prompt, key: ""  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "test_scripts_of_trainer", module)
-
-
-@pytest.mark.parametrize(
-    ("fail", "reason"),
-    [
-        ("reset", "reset: ValueError: no such game"),
-        ("step", "step 0: KeyError: 'inventory'"),
-        ("hang_reset", r"reset: TimeoutError: no answer within 0.3 s"),
-        ("hang_step", r"step 0: TimeoutError: no answer within 0.3 s"),
-        ("nan", r"step 0: the reward is nan \(float\); a finite number is needed"),
-        ("type", r"step 0: the reward is 'one' \(str\); a finite number is needed"),
-    ],
-)
-@pytest.mark.usefixtures("scripts")
-def test_failures_in_the_environment_are_data(
-    fail: str, reason: str, symbol_recipe: Make, tiny_model_dir: Path
-) -> None:
-    """One of two groups fails; the run goes on, counts it, and trains on the other."""
-    bad = group_seed(0, 0, 0)
-    table = echo(symbol_recipe, tiny_model_dir, kwargs={"fail": fail, "fail_seeds": (bad,)})
-    folder = train(recipe_from_dict(table))
-    (event,) = updates_of(folder)
-    assert (event["rollout/trajectories"], event["rollout/errors"], event["end/error"]) == (8, 4, 4)
-    assert event["end/terminated"] == 2
-    assert math.isfinite(event["policy/loss"])
-    trained = [item for item in read_rollouts(rollout_path(folder, 1)) if item.error is None]
-    assert event["policy/tokens"] == sum(len(step.response_ids) for item in trained for step in item.steps)
-    failed = [item for item in read_rollouts(rollout_path(folder, 1)) if item.error is not None]
-    assert {item.seed for item in failed} == {bad}
-    for item in failed:
-        assert re.fullmatch(reason, item.error or "")
-
-
-@pytest.mark.usefixtures("scripts")
-def test_too_many_failures_stop_the_run_with_the_commonest_reason(symbol_recipe: Make, tiny_model_dir: Path) -> None:
-    table = echo(symbol_recipe, tiny_model_dir, kwargs={"fail": "step"})
-    with pytest.raises(RolloutError, match=r"100% .*max_error_fraction = 0.5.*step 0: KeyError: 'inventory'"):
-        train(recipe_from_dict(table))
-
-
-@pytest.mark.usefixtures("scripts")
-def test_a_failed_trajectory_is_trained_as_truncated_where_the_recipe_says_so(
-    symbol_recipe: Make, tiny_model_dir: Path
-) -> None:
-    kwargs = {"fail": "step", "fail_seeds": (group_seed(0, 0, 0),)}
-    folder = train(
-        recipe_from_dict(echo(symbol_recipe, tiny_model_dir, kwargs=kwargs, rollout={"on_error": "truncate"}))
-    )
-    (event,) = updates_of(folder)
-    played = [step for item in read_rollouts(rollout_path(folder, 1)) for step in item.steps]
-    assert event["rollout/errors"] == 4
-    assert event["policy/tokens"] == sum(len(step.response_ids) for step in played)
-
-
-@pytest.mark.usefixtures("scripts")
-def test_a_run_in_which_everything_fails_or_is_cut_goes_on_and_trains_nothing(
-    symbol_recipe: Make, tiny_model_dir: Path
-) -> None:
-    table = echo(
-        symbol_recipe,
-        tiny_model_dir,
-        kwargs={"fail": "reset", "fail_seeds": (group_seed(0, 0, 0),)},
-        rollout={"max_prompt_tokens": 3, "max_error_fraction": 1.0},
-    )
-    (event,) = updates_of(train(recipe_from_dict(table)))
-    assert (event["end/error"], event["end/prompt_too_long"]) == (4, 4)
-    assert event["policy/optimizer_steps"] == 0
-
-
-@pytest.mark.usefixtures("scripts")
-def test_each_limit_ends_a_trajectory_in_its_own_way(symbol_recipe: Make, tiny_model_dir: Path) -> None:
-    def run(name: str, **rollout: Any) -> dict[str, Any]:
-        table = echo(symbol_recipe, tiny_model_dir, rollout=rollout)
-        return updates_of(train(recipe_from_dict(table | {"run_dir": table["run_dir"] + name})))[0]
-
-    free = run("free")
-    assert (free["end/terminated"], free["end/env_truncated"]) == (4, 4)
-    cut = run("cut", max_response_tokens=2)
-    assert cut["finish/length"] > 0
-    assert cut["rollout/response_tokens_max"] == 2
-    steps = run("steps", max_steps=1)
-    assert (steps["end/max_steps"], steps["rollout/truncated_fraction"]) == (4, 0.5)
-    long = run("long", max_prompt_tokens=30)
-    assert long["end/prompt_too_long"] == 4
-    budget = run("budget", max_trajectory_tokens=5)
-    assert budget["end/token_budget"] > 0
-
-
-@pytest.mark.usefixtures("scripts")
-def test_empty_responses_and_equal_rewards_train_nothing_and_make_no_nan(
-    symbol_recipe: Make, tiny_model_dir: Path
-) -> None:
-    scripted = {"name": "scripted", "script": "test_scripts_of_trainer:silence"}
-    (event,) = updates_of(train(recipe_from_dict(echo(symbol_recipe, tiny_model_dir, sampler=scripted))))
-    assert event["rollout/flat_groups"] == 2
-    assert event["credit/advantage_abs_max"] == 0
-    assert event["policy/grad_norm"] == pytest.approx(0.0, abs=1e-6)
-    assert math.isfinite(event["policy/loss"])
 
 
 def test_the_adaptive_kl_coefficient_moves_and_survives_a_resume(symbol_recipe: Make) -> None:
@@ -480,19 +289,3 @@ def test_a_run_holds_its_environments_and_gives_them_back(symbol_recipe: Make) -
         pool = run.pool
     assert pool._closed
     assert tomllib.loads((run.folder / "config.toml").read_text())["updates"] == 2
-
-
-def test_every_field_of_the_recipe_is_read_somewhere() -> None:
-    """A field that only ``config.py`` knows would be accepted and without effect."""
-    import dataclasses
-    import typing
-
-    import agentr1_train
-
-    folder = Path(agentr1_train.__file__).parent
-    text = "\n".join(path.read_text("utf-8") for path in folder.rglob("*.py") if path.name != "config.py")
-    sections = [Recipe, *(kind for kind in typing.get_type_hints(Recipe).values() if dataclasses.is_dataclass(kind))]
-    fields = {f"{kind.__name__}.{item.name}" for kind in sections for item in dataclasses.fields(kind)}
-    assert len(fields) > 80
-    named = {field for field in fields if re.search(rf"[.\"']{field.partition('.')[2]}\b", text)}
-    assert fields - named == set()
