@@ -18,7 +18,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from agentr1_train.config import Recipe, load_recipe
-from agentr1_train.presets import PRESETS, resolve
+from agentr1_train.preflight import check
+from agentr1_train.presets import resolve
 from agentr1_train.tracking import read_events, read_rollouts
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -61,11 +62,10 @@ def free_port() -> int:
 @pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)
 def test_recipe_loads_and_says_what_it_is(path: Path) -> None:
     recipe = load_recipe(path)
-    resolve(recipe.algorithm, recipe.optimizer)
+    check(recipe)
     task, preset = path.stem.split("_")[:2]
     assert task in recipe.env.id.lower()
     assert preset == recipe.algorithm.preset
-    assert recipe.algorithm.preset in PRESETS
     places = [recipe.run_dir, recipe.model.path, *(str(recipe.env.kwargs.get(name, "")) for name in ("data", "corpus"))]
     assert not any(Path(place).is_absolute() for place in places), "a recipe names no place of one machine"
     head = "".join(line for line in path.read_text("utf-8").splitlines(keepends=True) if line.startswith("#"))
