@@ -106,7 +106,7 @@ def load_model(path: str, settings: ModelConfig, dtype: str = "fp32", head: bool
         for name, value in vars(config).items():
             if name.endswith(("dropout", "pdrop")) and isinstance(value, float):
                 setattr(config, name, 0.0)
-        kind = AutoModelForCausalLM if head else AutoModel
+        kind: Any = AutoModelForCausalLM if head else AutoModel
         with quiet_transformers():
             model, report = kind.from_pretrained(
                 path,
