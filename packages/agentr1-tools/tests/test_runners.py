@@ -42,7 +42,7 @@ def test_the_limit_holds_and_the_next_call_works(open_box, lazy):
     for _ in range(2):
         started = time.perf_counter()
         assert box.call(ToolCall(lazy.name, {"seconds": 2})).error == "TIMEOUT"
-        assert time.perf_counter() - started < 0.8
+        assert time.perf_counter() - started < 1.9  # the nap itself takes 2 s
         result = box.call(ToolCall(lazy.name, {"seconds": 0}))
         assert result.data.startswith("agentr1-tools-")
 
@@ -53,7 +53,7 @@ async def test_the_limit_holds_for_async_callers_too(open_box, lazy):
     started = time.perf_counter()
     results = await box.acall_many([ToolCall(lazy.name, {"seconds": 2}), ToolCall(lazy.name, {"seconds": 0})])
     assert [result.error for result in results] == ["TIMEOUT", None]
-    assert time.perf_counter() - started < 0.8
+    assert time.perf_counter() - started < 1.9
 
 
 def test_a_timeout_error_of_the_tools_own_is_not_ours(open_box):
@@ -70,14 +70,14 @@ def test_an_async_tool_that_blocks_the_loop_does_not_block_its_caller(open_box):
     @tool(cooperative=True, timeout=0.1)
     async def liar() -> None:
         """Block."""
-        time.sleep(1.0)
+        time.sleep(4.0)
         free.set()
 
     free = threading.Event()
     started = time.perf_counter()
     assert open_box([liar]).call(ToolCall("liar")).error == "TIMEOUT"
-    assert time.perf_counter() - started < 0.9
-    assert free.wait(5)
+    assert time.perf_counter() - started < 3.5
+    assert free.wait(10)
 
 
 def test_an_async_tool_keeps_one_loop_whoever_calls(open_box):

@@ -6,6 +6,7 @@ import os
 import select
 import signal
 import sys
+import time
 from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -110,6 +111,16 @@ def wait_for_children() -> None:
     with contextlib.suppress(ChildProcessError):
         while True:
             os.waitpid(-1, 0)
+
+
+def reap_killed(keep: frozenset[int], seconds: float = 1.0) -> None:
+    """Collect what `kill_below` killed: on a busy machine a killed process does not end at once."""
+    deadline = time.monotonic() + seconds
+    while True:
+        reap_strays()
+        if not set(descendants(os.getpid())) - keep or time.monotonic() > deadline:
+            return
+        time.sleep(0.001)
 
 
 def reap_strays() -> None:

@@ -109,7 +109,7 @@ def serve(channel: Channel, tool: BaseTool) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         if processes.has_children():
             processes.kill_below(os.getpid(), keep=own)
-            processes.reap_strays()
+            processes.reap_killed(keep=own)
         _answer(channel, result)
     runner.close()
     tool.close()
