@@ -266,6 +266,6 @@ def test_rows_that_cannot_move_the_policy_are_not_computed(ratio: Any, left: int
     found = torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
     torch.testing.assert_close(found, whole, rtol=1e-4, atol=1e-7)
     assert rows_with_gradient([replace(row, advantage=0.0) for row in rows], settings) == [
-        replace(rows[0], advantage=0.0)
+        replace(rows[0], advantage=0.0, weight=0.0)
     ]
     assert len(rows_with_gradient(rows, settings_of("grpo"))) == 8  # KL in the loss moves every row

@@ -65,15 +65,10 @@ def build_experience(
     rows = [_row(step.prompt_ids, item, step) for item in trajectories for step in item.steps]
     several_steps = recipe.optimizer.epochs * recipe.optimizer.minibatches > 1
     has_old_logp = several_steps or settings.kl == "reward"
-    packed = pack(rows, recipe.engine.micro_batch_tokens, merge=recipe.engine.packing == "merged")
-    if has_old_logp:
-        outputs = models.policy.evaluate(packed)
-        spans = split_tokens(packed, [logp for logp, _ in outputs], len(rows))
-        rows = [replace(row, old_logp=span) for row, span in zip(rows, spans, strict=True)]
+    if settings.kl == "reward":
+        rows = [replace(row, old_logp=span) for row, span in _logp(models.policy, rows, recipe)]
     if models.reference is not None:
-        outputs = models.reference.evaluate(packed)
-        spans = split_tokens(packed, [logp for logp, _ in outputs], len(rows))
-        rows = [replace(row, ref_logp=span) for row, span in zip(rows, spans, strict=True)]
+        rows = [replace(row, ref_logp=span) for row, span in _logp(models.reference, rows, recipe)]
     values, finals = _values(trajectories, rows, models, recipe, settings)
     rows = [replace(row, old_value=value) for row, value in zip(rows, values, strict=True)]
 
@@ -88,10 +83,16 @@ def build_experience(
         ]
     credit = estimate(records, settings)
     places = _places(trajectories, records)
+    rows = [_credited(row, place, credit) for row, place in zip(rows, places, strict=True)]
+    if several_steps and settings.kl != "reward":  # only now is it known which rows need it
+        moving = moving_rows(rows, settings)
+        spans = _logp(models.policy, [rows[at] for at in moving], recipe)
+        for at, (row, span) in zip(moving, spans, strict=True):
+            rows[at] = replace(row, old_logp=span)
     return Experience(
         records=tuple(records),
         credit=credit,
-        rows=tuple(_credited(row, place, credit) for row, place in zip(rows, places, strict=True)),
+        rows=tuple(rows),
         places=tuple(places),
         left_out=left_out,
         has_old_logp=has_old_logp,
@@ -109,6 +110,29 @@ def _row(prompt_ids: tuple[int, ...], trajectory: Trajectory, step: Step | None 
     if step is None:
         return Row(prompt_ids=prompt_ids, response_ids=(), trajectory=key)
     return Row(prompt_ids, step.response_ids, key, sampler_logp=step.response_logprobs)
+
+
+def _logp(
+    model: DeepSpeedEngine | FrozenModel, rows: Sequence[Row], recipe: Recipe
+) -> list[tuple[Row, tuple[float, ...]]]:
+    """Return each row with the log-probabilities that the model gives its response. A collective call."""
+    packed = pack(rows, recipe.engine.micro_batch_tokens, merge=recipe.engine.packing == "merged")
+    spans = split_tokens(packed, [logp for logp, _ in model.evaluate(packed)], len(rows))
+    return list(zip(rows, spans, strict=True))
+
+
+def moving_rows(rows: Sequence[Row], settings: AlgorithmSettings) -> list[int]:
+    """Return the indices of the rows that can move the policy.
+
+    The others have advantage 0, and neither KL nor entropy stands in the loss. A trajectory whose ratio is averaged
+    over its steps stays whole.
+    """
+    if settings.kl == "loss" or settings.entropy_coef:
+        return list(range(len(rows)))
+    if settings.ratio == "trajectory":
+        moving = {row.trajectory for row in rows if row.advantage}
+        return [at for at, row in enumerate(rows) if row.trajectory in moving]
+    return [at for at, row in enumerate(rows) if row.advantage]
 
 
 def _values(

@@ -83,9 +83,13 @@ def _command(arguments: Arguments, overrides: dict[str, str]) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    """One thread a rank: the model is small, and ranks that share cores slow each other down."""
+    """One thread a rank: the model is small, and ranks that share cores slow each other down.
+
+    The allocator keeps what a step frees for the next one instead of returning it to the system (glibc).
+    """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    return os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "PATH": path}
+    allocator = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 31)}
+    return os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "PATH": path} | allocator
 
 
 def _show(console: Console, folder: Path, seconds: float) -> None:

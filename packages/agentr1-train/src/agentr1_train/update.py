@@ -13,7 +13,7 @@ from torch import Tensor
 
 from agentr1_train.batch import MicroBatch, Row, assert_spans, pack
 from agentr1_train.config import OptimizerConfig, Recipe
-from agentr1_train.experience import Experience, Models, prompt_only
+from agentr1_train.experience import Experience, Models, moving_rows, prompt_only
 from agentr1_train.losses import (
     LossInputs,
     LossOutput,
@@ -120,16 +120,12 @@ def _step(
 
 
 def rows_with_gradient(rows: Sequence[Row], settings: AlgorithmSettings) -> list[Row]:
-    """Leave out the rows that cannot move the policy: advantage 0, and neither KL nor entropy in the loss.
+    """Leave out the rows that cannot move the policy.
 
-    Weights keep the denominators of all rows, so loss and gradient are those of the whole mini-batch. A trajectory
-    whose ratio is averaged over its steps stays whole. One row always remains, so that there is a loss to report.
+    Weights keep the denominators of all rows, so loss and gradient are those of the whole mini-batch. Where nothing
+    moves, one row of weight 0 remains, so that there is a loss to report.
     """
-    if settings.kl == "loss" or settings.entropy_coef:
-        return list(rows)
-    moving = {row.trajectory for row in rows if row.advantage}
-    whole = settings.ratio == "trajectory"
-    return [row for row in rows if (row.trajectory in moving if whole else row.advantage)] or list(rows[:1])
+    return [rows[at] for at in moving_rows(rows, settings)] or [replace(row, weight=0.0) for row in rows[:1]]
 
 
 def loss_inputs(output: tuple[Tensor, Tensor], batch: MicroBatch, has_old_logp: bool) -> LossInputs:
