@@ -5,6 +5,9 @@ from typing import Any
 from agentr1_train.config import EngineConfig
 from agentr1_train.errors import ConfigError
 
+BUCKET_ELEMENTS = 50_000_000
+"""Elements that ranks exchange at a time; a larger parameter goes alone."""
+
 
 def deepspeed_config(engine: EngineConfig, max_grad_norm: float, trainable: bool = True) -> dict[str, Any]:
     """Return the dictionary that ``deepspeed.initialize`` takes.
@@ -26,7 +29,9 @@ def deepspeed_config(engine: EngineConfig, max_grad_norm: float, trainable: bool
             f"engine.dtype = {engine.dtype!r} needs engine.zero_stage of 1 or more, for float32 gradients and a "
             "float32 copy of the weights. Stage 1 computes the same and shards only the optimizer."
         )
-    zero: dict[str, Any] = {"stage": engine.zero_stage, "overlap_comm": False}
+    # DeepSpeed's own bucket, half a billion elements, takes 2 GB in fp32 on every rank, however small the model.
+    buckets = {"reduce_bucket_size": BUCKET_ELEMENTS, "allgather_bucket_size": BUCKET_ELEMENTS}
+    zero: dict[str, Any] = {"stage": engine.zero_stage, "overlap_comm": False, **buckets}
     if engine.zero_stage == 3:
         zero |= {
             # A smaller parameter stays whole on every rank: norms and biases cost more to gather than to keep.
