@@ -193,3 +193,9 @@ def test_the_module_starts_without_importing_torch() -> None:
     code = "import sys; from agentr1_train.cli import main; main(['trian']); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("command", ["train", "supervised", "evaluate", "baselines"])
+def test_help_of_a_command_without_a_recipe(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([command, "--help"]) == 0
+    assert "RECIPE.toml" in capsys.readouterr().out

@@ -6,7 +6,7 @@ environment's own search tool, as an action.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -191,23 +191,26 @@ class RetrievingEnv(DirectEnv):
 
 
 def comparison(results: Mapping[str, Evaluation]) -> Table:
-    """Return one table: a strategy a row, with the environment's numbers behind success."""
+    """Return one table: a strategy a column, so that it fits a terminal; the environment's numbers follow success."""
     first = next(iter(results.values()))
     numbers = sorted({name for item in results.values() for name in item.metrics} - {"success", "steps"})
     table = Table(title=f"{first.env_id}: {first.tasks} tasks, {first.samples} sample(s) each")
-    for name in ("strategy", "success", "95 %", *numbers, "return", "steps", "tokens", "errors"):
-        table.add_column(name, justify="left" if name == "strategy" else "right")
-    for name, item in results.items():
-        table.add_row(
-            name,
-            f"{item.success:.3f}",
-            f"{item.success_low:.3f}..{item.success_high:.3f}",
-            *(f"{item.metrics[number]:.3f}" if number in item.metrics else "-" for number in numbers),
-            f"{item.total_reward:.3f}",
-            f"{item.steps:.2f}",
-            f"{item.response_tokens:.0f}",
-            str(item.end_reasons.get("error", 0)),
-        )
+    table.add_column("")
+    for name in results:
+        table.add_column(name, justify="right")
+
+    def row(label: str, cells: Iterable[str]) -> None:
+        table.add_row(label, *cells)
+
+    items = list(results.values())
+    row("success", (f"{item.success:.3f}" for item in items))
+    row("95 %", (f"{item.success_low:.3f}..{item.success_high:.3f}" for item in items))
+    for number in numbers:
+        row(number, (f"{item.metrics[number]:.3f}" if number in item.metrics else "-" for item in items))
+    row("return", (f"{item.total_reward:.3f}" for item in items))
+    row("steps", (f"{item.steps:.2f}" for item in items))
+    row("tokens", (f"{item.response_tokens:.0f}" for item in items))
+    row("errors", (str(item.end_reasons.get("error", 0)) for item in items))
     return table
 
 

