@@ -48,7 +48,7 @@ class ModelShape:
     positions: int = 1024
     """Longest sequence."""
     seed: int = 0
-    """Seed of the initial weights."""
+    """Of the initial weights, and of the tasks that the tokenizer reads."""
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
@@ -135,7 +135,7 @@ def init_model_for(recipe: Recipe, shape: ModelShape, episodes: int) -> int:
     if not recipe.model.path:
         raise ConfigError("model.path is empty: name the folder that the new model is written to.")
     with EnvPool(recipe.env) as pool:
-        texts = asyncio.run(_environment_texts(pool, recipe.seed, episodes))
+        texts = asyncio.run(_environment_texts(pool, shape.seed, episodes))
     return init_model(texts, Path(recipe.model.path), shape)
 
 
