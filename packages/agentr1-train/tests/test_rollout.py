@@ -1,5 +1,9 @@
 """Rollouts: fixed order, noise that belongs to the episode, side by side, failures that stay alone."""
 
+import asyncio
+import gc
+import os
+import signal
 import threading
 import time
 from typing import Any
@@ -148,6 +152,34 @@ def test_a_sampler_that_fails_stops_the_rollout_with_its_own_error(tiny_tokenize
         roll(tiny_tokenizer, ScriptedSampler(tiny_tokenizer, script), update_groups(0, 0, 3))
     time.sleep(0.2)
     assert threading.active_count() <= before
+
+
+def test_ctrl_c_pressed_again_while_episodes_let_go(tiny_tokenizer) -> None:
+    """Warnings are errors: a coroutine torn from its loop would fail this test."""
+    let_go = []
+    all_there = asyncio.Barrier(3)
+
+    class Impatient(AgentEnvLoop):
+        async def run(self, episode: Episode) -> Any:
+            await all_there.wait()
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                await asyncio.sleep(60)
+            finally:
+                os.kill(os.getpid(), signal.SIGINT)
+                await asyncio.sleep(0)
+                let_go.append(episode.member)
+
+    before = signal.getsignal(signal.SIGINT)
+    flow = Impatient(Renderer(tiny_tokenizer), SETTINGS)
+    with EnvPool(EnvConfig(id="stranger/Echo-v0")) as pool, pytest.raises(KeyboardInterrupt):
+        collect(
+            pool, ScriptedSampler(tiny_tokenizer, all_words), flow, [GroupSpec(0, 1)],
+            group_size=3, key=(0,), concurrency=3,
+        )  # fmt: skip
+    gc.collect()
+    assert sorted(let_go) == [0, 1, 2]
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 async def test_inside_a_loop_and_progress(tiny_tokenizer) -> None:

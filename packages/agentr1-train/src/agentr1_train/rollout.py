@@ -7,11 +7,13 @@ no state between calls and computes no credit.
 import asyncio
 import dataclasses
 import hashlib
+import signal
 import struct
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from agentr1_train.env_pool import EnvPool
 from agentr1_train.flow import AgentFlow, Episode
@@ -21,6 +23,8 @@ from agentr1_train.trajectory import Trajectory, TrajectoryGroup
 
 TRAIN_STREAM, EVALUATION_STREAM = 0, 1
 """Second entry of a noise key: training and evaluation never share noise or seeds."""
+
+_T = TypeVar("_T")
 
 Progress = Callable[[int, int], None]
 """``progress(episodes done, episodes in all)``, called in the event loop's thread."""
@@ -76,7 +80,7 @@ def collect(
         KeyboardInterrupt: on Ctrl-C, at once; running environments are abandoned.
         RuntimeError: called inside a running event loop; await ``collect_async`` there.
     """
-    return asyncio.run(
+    return _run(
         collect_async(
             pool, sampler, flow, groups, group_size=group_size, key=key, concurrency=concurrency, progress=progress
         )
@@ -125,6 +129,37 @@ def failures(trajectories: Iterable[Trajectory]) -> tuple[float, str]:
     if not failed:
         return 0.0, ""
     return failed.total() / len(reasons), failed.most_common(1)[0][0]
+
+
+def _run(main: Coroutine[Any, Any, _T]) -> _T:
+    """Run to the end. Ctrl-C cancels, and is raised once everything has let go, however often it was pressed.
+
+    ``asyncio.run`` alone lets a second Ctrl-C tear down the loop under the episodes that are still letting go.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return asyncio.run(main)  # signals are not for this thread
+    interrupted = threading.Event()
+
+    async def cancellable() -> _T:
+        loop, task = asyncio.get_running_loop(), asyncio.ensure_future(main)
+
+        def cancel(*_: object) -> None:
+            if not interrupted.is_set():
+                interrupted.set()
+                loop.call_soon_threadsafe(task.cancel)
+
+        before = signal.signal(signal.SIGINT, cancel)
+        try:
+            return await task
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    try:
+        return asyncio.run(cancellable())
+    except asyncio.CancelledError:
+        if interrupted.is_set():
+            raise KeyboardInterrupt from None
+        raise
 
 
 async def _play_all(
