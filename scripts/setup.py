@@ -127,6 +127,7 @@ def uv(arguments: Sequence[str], environment: Path | None = None) -> None:
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_INDEX": "1",
         "UV_FIND_LINKS": WHEELHOUSE.name,
+        "UV_COMPILE_BYTECODE": "1",  # else every process compiles torch anew where Python is told to write no bytecode
         "UV_PROJECT_ENVIRONMENT": str(environment or ROOT / ".venv"),
     }
     for name in ("VIRTUAL_ENV", "UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL"):

@@ -34,6 +34,7 @@ def test_the_loss_falls_and_the_model_then_solves_the_task(symbol_recipe: Make, 
     assert events[0]["supervised/loss"] > 1.0
     assert events[-1]["supervised/loss"] < 0.4  # a symbol is certain after its observation, and so is the end token
     assert {event["supervised/tokens"] for event in events} == {8 * 2 * 2}  # tasks, steps, symbol and end token
+    assert {event["supervised/lr"] for event in events} == {1e-2}
     assert AutoModelForCausalLM.from_pretrained(out)
     there = table | {"model": {"path": str(out)}, "run_dir": str(tmp_path / "eval"), "evaluation": {"episodes": 20}}
     assert evaluate_only(recipe_from_dict(there)).success == 1.0
@@ -79,11 +80,13 @@ def test_recorded_rollouts_are_demonstrations_too(symbol_recipe: Make, tmp_path:
     lost = [replace(item, success=False) for item in played[3:]]
     file = tmp_path / "shown.parquet"
     write_rollouts(file, won + lost)
-    table = symbol_recipe(supervised={"batches": 5, "batch_size": 3, "demonstrations": str(file)})
+    settings = {"batches": 5, "batch_size": 3, "demonstrations": str(file), "schedule": "linear"}
+    table = symbol_recipe(supervised=settings)
     supervised_only(recipe_from_dict(table))
     events = losses(Path(table["run_dir"]))
     assert {event["supervised/tokens"] for event in events} == {sum(len(s.response_ids) for t in won for s in t.steps)}
     assert events[-1]["supervised/loss"] < events[0]["supervised/loss"]
+    assert [event["supervised/lr"] for event in events] == pytest.approx([1e-4 * left / 5 for left in (5, 4, 3, 2, 1)])
 
     write_rollouts(file, lost)
     table |= {"run_dir": str(tmp_path / "none")}

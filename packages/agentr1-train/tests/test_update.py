@@ -18,7 +18,7 @@ from agentr1_train.losses import policy_loss
 from agentr1_train.policy import PolicyModel
 from agentr1_train.presets import AlgorithmSettings, resolve
 from agentr1_train.trainer import open_run
-from agentr1_train.update import learning_rate, loss_inputs, minibatch_rows, rows_with_gradient, update_models
+from agentr1_train.update import loss_inputs, minibatch_rows, rows_with_gradient, update_models
 
 Make = Callable[..., dict[str, Any]]
 
@@ -173,18 +173,6 @@ def test_every_choice_of_the_algorithm_changes_the_gradient(choice: dict[str, An
     changed = settings_of("grpo", **choice)
     after = gradient(tiny_model, experience_of(changed, tiny_model), changed)
     assert (after - before).norm() > 1e-5 * before.norm()
-
-
-def test_the_learning_rate_warms_up_and_follows_its_schedule() -> None:
-    def rates(**settings: Any) -> list[float]:
-        return [learning_rate(1.0, update, 8, OptimizerConfig(**settings)) for update in range(8)]
-
-    assert rates() == [1.0] * 8
-    assert rates(warmup_updates=4)[:5] == [0.25, 0.5, 0.75, 1.0, 1.0]
-    assert rates(schedule="linear") == pytest.approx([1 - update / 8 for update in range(8)])
-    assert rates(schedule="linear", warmup_updates=4)[4:] == pytest.approx([1.0, 0.75, 0.5, 0.25])
-    assert rates(schedule="cosine") == pytest.approx([(1 + math.cos(math.pi * u / 8)) / 2 for u in range(8)])
-    assert learning_rate(1.0, 8, 8, OptimizerConfig(schedule="cosine")) == pytest.approx(0.0)
 
 
 PAID = {"env": {"kwargs": {"steps": 1}}, "rollout": {"groups": 4, "group_size": 8}}

@@ -208,6 +208,8 @@ class SupervisedConfig:
     """Demonstrated episodes in one batch, over all ranks."""
     lr: float = 1e-4
     """Learning rate of the warm start."""
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """From the first batch down to 0 at the end of the last."""
     demonstrations: str = ""
     """A parquet of demonstrations; empty: the environment's own ``demonstration()``."""
 

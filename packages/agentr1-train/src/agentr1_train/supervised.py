@@ -28,6 +28,7 @@ from agentr1_train.policy import load_policy
 from agentr1_train.renderer import Renderer
 from agentr1_train.rollout import GroupSpec, collect, group_seed
 from agentr1_train.sampler.base import Completion, Prompt, SamplingParams
+from agentr1_train.schedule import scheduled
 from agentr1_train.tracking import read_rollouts
 from agentr1_train.trajectory import Trajectory
 
@@ -97,7 +98,8 @@ def train_supervised(
     policy = load_policy(recipe.model, recipe.engine.dtype)
     engine = DeepSpeedEngine(policy, recipe.engine, recipe.optimizer, device, name="policy")
     for batch, trajectories in enumerate(_batches(recipe, tokenizer)):
-        metrics = _step(engine, trajectories, recipe)
+        lr = scheduled(recipe.supervised.lr, batch / recipe.supervised.batches, recipe.supervised.schedule)
+        metrics = _step(engine, trajectories, recipe, lr)
         if report is not None:
             report(batch + 1, metrics)
     export_policy(engine, tokenizer, out)
@@ -156,7 +158,7 @@ class _NoSampler:
         pass
 
 
-def _step(engine: DeepSpeedEngine, trajectories: Sequence[Trajectory], recipe: Recipe) -> dict[str, float]:
+def _step(engine: DeepSpeedEngine, trajectories: Sequence[Trajectory], recipe: Recipe, lr: float) -> dict[str, float]:
     """Take one step on the mean negative log-likelihood of the demonstrated tokens of all ranks."""
     shown = [item for item in trajectories if item.success]
     failed = [
@@ -176,10 +178,10 @@ def _step(engine: DeepSpeedEngine, trajectories: Sequence[Trajectory], recipe: R
     packed = pack(rows, recipe.engine.micro_batch_tokens, merge=recipe.engine.packing == "merged")
     assert_spans(packed, rows)
     sums = engine.forward_backward(packed, _imitation)
-    taken = engine.optim_step(recipe.supervised.lr)
+    taken = engine.optim_step(lr)
     return finish(sums) | {
         "supervised/grad_norm": taken["grad_norm"],
-        "supervised/lr": recipe.supervised.lr,
+        "supervised/lr": lr,
         "supervised/failed": float(len(errors)),
     }
 

@@ -4,7 +4,6 @@ Weights hold the denominators of the whole optimizer step over all ranks; trajec
 their global index, so neither ranks nor micro-batches change a step.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from agentr1_train.batch import MicroBatch, Row, assert_spans, pack
-from agentr1_train.config import OptimizerConfig, Recipe
+from agentr1_train.config import Recipe
 from agentr1_train.experience import Experience, Models, moving_rows, prompt_only
 from agentr1_train.losses import (
     LossInputs,
@@ -25,19 +24,7 @@ from agentr1_train.losses import (
 )
 from agentr1_train.metrics import average, finish
 from agentr1_train.presets import AlgorithmSettings
-
-
-def learning_rate(base: float, update: int, updates: int, optimizer: OptimizerConfig) -> float:
-    """Return the learning rate of an update: linear warm-up, then the schedule down to 0 at ``updates``."""
-    warmup = optimizer.warmup_updates
-    if update < warmup:
-        return base * (update + 1) / warmup
-    if optimizer.schedule == "constant":
-        return base
-    progress = min(1.0, (update - warmup) / max(1, updates - warmup))
-    if optimizer.schedule == "linear":
-        return base * (1 - progress)
-    return base * (1 + math.cos(math.pi * progress)) / 2
+from agentr1_train.schedule import learning_rate
 
 
 def update_models(
