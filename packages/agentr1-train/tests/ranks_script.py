@@ -19,9 +19,10 @@ from agentr1_train.config import AlgorithmConfig, CheckpointConfig, EngineConfig
 from agentr1_train.critic import load_critic
 from agentr1_train.engine.deepspeed import DeepSpeedEngine, FrozenModel
 from agentr1_train.errors import CheckpointError, NonFiniteLossError
-from agentr1_train.losses import LossInputs, LossOutput, policy_loss, token_weights, value_loss
+from agentr1_train.losses import LossOutput, policy_loss, token_weights, value_loss
 from agentr1_train.policy import load_policy, load_reference
 from agentr1_train.presets import resolve
+from agentr1_train.update import loss_inputs
 from agentr1_train.weight_sync import policy_weights
 from transformers import AutoTokenizer
 
@@ -59,20 +60,7 @@ def my_rows() -> list[Row]:
 
 
 def loss_of_policy(output: Any, batch: MicroBatch) -> LossOutput:
-    logp, entropy = output
-    inputs = LossInputs(
-        logp=logp,
-        old_logp=batch.old_logp,
-        sampler_logp=batch.sampler_logp,
-        advantage=batch.advantage,
-        weight=batch.weight,
-        step=batch.step,
-        trajectory=batch.trajectory,
-        n_steps=batch.n_steps,
-        n_trajectories=batch.n_trajectories,
-        entropy=entropy,
-    )
-    return policy_loss(inputs, SETTINGS)
+    return policy_loss(loss_inputs(output, batch, has_old_logp=True), SETTINGS)
 
 
 def loss_of_critic(values: Any, batch: MicroBatch) -> LossOutput:

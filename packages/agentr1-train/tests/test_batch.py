@@ -18,9 +18,10 @@ from agentr1_train.batch import (
 )
 from agentr1_train.config import AlgorithmConfig, OptimizerConfig
 from agentr1_train.errors import ConfigError, SpanMismatchError
-from agentr1_train.losses import LossInputs, policy_loss, token_weights
+from agentr1_train.losses import policy_loss, token_weights
 from agentr1_train.policy import PolicyModel
 from agentr1_train.presets import AlgorithmSettings, resolve
+from agentr1_train.update import loss_inputs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,19 +55,7 @@ def gradient(model: Any, batches: list[MicroBatch], algorithm: AlgorithmSettings
     policy = PolicyModel(model)
     policy.zero_grad()
     for batch in batches:
-        logp, entropy = policy(batch)
-        inputs = LossInputs(
-            logp=logp,
-            old_logp=batch.old_logp,
-            sampler_logp=batch.sampler_logp,
-            advantage=batch.advantage,
-            weight=batch.weight,
-            step=batch.step,
-            trajectory=batch.trajectory,
-            n_steps=batch.n_steps,
-            n_trajectories=batch.n_trajectories,
-            entropy=entropy,
-        )
+        inputs = loss_inputs(policy(batch), batch, has_old_logp=True)
         policy_loss(inputs, algorithm).loss.backward()
     return torch.cat([parameter.grad.flatten() for parameter in policy.parameters()])
 
