@@ -306,7 +306,16 @@ def evaluate_policy(recipe: Recipe, pool: EnvPool, tokenizer: Any, sampler: Samp
 
 
 def _evaluation_pool(recipe: Recipe) -> EnvPool:
-    return EnvPool(recipe.env, extra_kwargs=recipe.env.eval_kwargs)
+    """Environments to evaluate in. Raises ConfigError for one with settings that are for training only."""
+    pool = EnvPool(recipe.env, extra_kwargs=recipe.env.eval_kwargs)
+    if pool.training_only:
+        pool.close()
+        first, names = pool.training_only[0], ", ".join(pool.training_only)
+        raise ConfigError(
+            f"env.kwargs: {names} is for training only, and env.eval_kwargs does not turn it off. "
+            f"Set it there to what leaves the task as it is, as in eval_kwargs = {{{first} = 0.0}}."
+        )
+    return pool
 
 
 def _check_folder(folder: Path, resume: bool) -> None:
