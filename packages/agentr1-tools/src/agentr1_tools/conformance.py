@@ -105,14 +105,16 @@ def _behaviour(tool: BaseTool, tried: Sequence[Arguments]) -> Iterator[str]:
     alone = _Probe(tool)
     alone.cooperative = False
     try:
-        first = _round(alone, tried)
-        found = list(_all_faults(tool, tried, first))
+        with _box(alone) as box:
+            first = _in_turn(box, tried)
+            found = list(_all_faults(tool, tried, first))
+            backwards = [] if found else _in_turn(box, tried[::-1])[::-1]
         yield from found
         if not found and not any(result.ok for result in first):
             yield f"none of {len(first)} calls succeeded ({first[0].text:.200}); give examples=[{{...}}] that do"
         if found:
             return
-        yield from _differing(tool, tried, first, _round(alone, tried, backwards=True), "in another order")
+        yield from _differing(tool, tried, first, backwards, "in another order")
         if tool.cooperative:
             yield from _in_process(tool, tried, first)
         if tool.batches:
@@ -121,11 +123,13 @@ def _behaviour(tool: BaseTool, tried: Sequence[Arguments]) -> Iterator[str]:
         yield f"open() failed: {error}"
 
 
-def _round(probe: "_Probe", tried: Sequence[Arguments], *, backwards: bool = False) -> list[ToolResult]:
-    """One call after another in a box of its own; results in the order of `tried`."""
-    step = -1 if backwards else 1
-    with ToolBox([probe], cache_size=0, workers=1) as box:
-        return [box.call(ToolCall(probe.name, arguments)) for arguments in tried[::step]][::step]
+def _box(probe: "_Probe") -> ToolBox:
+    return ToolBox([probe], cache_size=0, workers=1)
+
+
+def _in_turn(box: ToolBox, tried: Sequence[Arguments]) -> list[ToolResult]:
+    """One call after another."""
+    return [box.call(ToolCall(box.names[0], arguments)) for arguments in tried]
 
 
 def _all_faults(tool: BaseTool, tried: Sequence[Arguments], results: Sequence[ToolResult]) -> Iterator[str]:
@@ -156,14 +160,15 @@ def _in_process(tool: BaseTool, tried: Sequence[Arguments], first: Sequence[Tool
     probe = _Probe(tool) if not inspect.iscoroutinefunction(tool.execute) else _AsyncProbe(tool)
     held: list[tuple[int, int]] = []
     for _ in range(3):
-        results = _round(probe, tried)
+        with _box(probe) as box:
+            results = _in_turn(box, tried)
         yield from _all_faults(tool, tried, results)
         yield from _differing(tool, tried, first, results, "in this process, opened again")
         held.append(_held())
     if all(before < after for before, after in pairwise(held)):
         yield f"each open() and close() leaves something open (descriptors, threads: {held}); close() must let go of it"
     together = [*tried] * _ROUNDS
-    with ToolBox([probe], cache_size=0) as box:
+    with _box(probe) as box:
         results = box.call_many([ToolCall(tool.name, arguments) for arguments in together])
     yield from _all_faults(tool, together, results)
     yield from _differing(tool, together, [*first] * _ROUNDS, results, "at the same time as others, from threads")
