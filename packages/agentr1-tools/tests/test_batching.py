@@ -1,7 +1,9 @@
 import asyncio
 import os
+import signal
 import threading
 import time
+import warnings
 
 import pytest
 from agentr1_tools import BaseTool, ToolBox, ToolCall
@@ -217,6 +219,23 @@ def test_closing_cancels_the_calls_that_wait(open_box, tmp_path):
     busy.join(GATE_SECONDS)
     box.open()  # and a box that is opened again has nobody leading a batch that never ends
     assert box.call(ToolCall("double", {"x": 2})).data["double"] == 4
+
+
+def test_a_forked_child_waits_for_no_thread_of_its_parent(open_box, tmp_path):
+    gate = tmp_path / "gate"
+    box = open_box([InProcess()])
+    busy = threading.Thread(target=lambda: box.call(ToolCall("double", {"x": str(gate)})))
+    busy.start()
+    until(lambda: box._slots["double"].runner._led)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of Pythons that warn of a fork beside threads
+        pid = os.fork()
+    if pid == 0:
+        signal.alarm(GATE_SECONDS)
+        os._exit(0 if box.call(ToolCall("double", {"x": 2})).data["double"] == 4 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    gate.touch()
+    busy.join(GATE_SECONDS)
 
 
 class Interrupted:

@@ -5,7 +5,9 @@ next batch. There is no timer, so a lone call never waits. One batch runs at a t
 callers. A batch that fails as a whole is nobody's result: each of its calls then runs alone, within a limit of its own.
 """
 
+import os
 import threading
+import weakref
 from collections import deque
 from typing import Any, Protocol
 
@@ -43,6 +45,11 @@ class BatchRunner:
     def __init__(self, runner: BatchableRunner, max_batch: int) -> None:
         self._runner = runner
         self._max_batch = max_batch
+        self.forget()
+        _living.add(self)
+
+    def forget(self) -> None:
+        """In a forked child: the calls that wait belong to threads of the parent."""
         self._waiting: deque[_Place] = deque()
         self._led = False
         self._lock = threading.Lock()
@@ -112,3 +119,14 @@ class BatchRunner:
                 self._waiting.remove(place)
         if place.leads:
             self._pass_on(place)
+
+
+_living: weakref.WeakSet[BatchRunner] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for runner in list(_living):
+        runner.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)

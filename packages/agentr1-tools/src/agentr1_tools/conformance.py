@@ -175,11 +175,11 @@ def _in_process(tool: BaseTool, tried: Sequence[Arguments], first: Sequence[Tool
 
 
 def _batched(tool: BaseTool, tried: Sequence[Arguments], first: Sequence[ToolResult]) -> Iterator[str]:
-    batch = [*tried] * 2
+    batch = ([*tried] * 2)[: tool.max_batch]
     runner = single_runner(tool, 1)
     runner.open()
     try:
-        results = runner.run_batch(copy.deepcopy(batch[: tool.max_batch]))
+        results = runner.run_batch(copy.deepcopy(batch))
     finally:
         runner.close()
     if results is None:
@@ -188,8 +188,7 @@ def _batched(tool: BaseTool, tried: Sequence[Arguments], first: Sequence[ToolRes
             "of results; write the failure of a call as its result"
         )
     else:
-        count = len(results)
-        yield from _differing(tool, batch[:count], [*first, *first][:count], results, "in a batch")
+        yield from _differing(tool, batch, [*first, *first][: len(batch)], results, "in a batch")
 
 
 def _differing(

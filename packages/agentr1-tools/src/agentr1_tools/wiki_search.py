@@ -87,8 +87,13 @@ class WikiSearch(BaseTool):
         found = self._ask(self._url, [query], limit)[0] if self._url else self._search(query, limit)
         return _as_result(query, found)
 
+    @property
+    def batches(self) -> bool:
+        """True with a retriever, which takes many queries in one request; the local index gains nothing by it."""
+        return self._url is not None
+
     def execute_batch(self, batch: list[dict[str, Any]]) -> list[ToolReturn]:
-        """As `execute`; of a retriever all queries are asked in one request."""
+        """As `execute`, of a retriever in one request."""
         wanted = [self._wanted(params) for params in batch]
         if self._url:
             answers = self._ask(self._url, [query for query, _ in wanted], max(limit for _, limit in wanted))
