@@ -133,7 +133,7 @@ def test_a_batch_of_the_local_corpus_answers_as_single_calls_do():
     search = WikiSearch(index=INDEX)
     batch = [{"query": f"town {number}", "max_results": number % 5 + 1} for number in range(9)] + [{"query": "volcano"}]
     assert search.execute_batch(batch) == [search.execute(params) for params in batch]
-    assert (search.batches, WikiSearch(url="http://127.0.0.1:1").batches) == (False, True)
+    assert (search.max_batch, WikiSearch(url="http://127.0.0.1:1").max_batch) == (16, 64)
 
 
 def test_documents_without_scores_are_read(open_box, retriever):

@@ -62,6 +62,7 @@ class WikiSearch(BaseTool):
         self._max_results = max_results
         self.index = index
         self.timeout = timeout if timeout is not None else (0.5 if url else 0.3)
+        self.max_batch = 64 if url else 16  # in memory one is searched after another: all well within the limit
 
     def open(self) -> None:
         """Load the corpus (seconds, the first time in a process) or the HTTP client."""
@@ -87,13 +88,8 @@ class WikiSearch(BaseTool):
         found = self._ask(self._url, [query], limit)[0] if self._url else self._search(query, limit)
         return _as_result(query, found)
 
-    @property
-    def batches(self) -> bool:
-        """True with a retriever, which takes many queries in one request; the local index gains nothing by it."""
-        return self._url is not None
-
     def execute_batch(self, batch: list[dict[str, Any]]) -> list[ToolReturn]:
-        """As `execute`, of a retriever in one request."""
+        """As `execute`: of a retriever in one request; in the local index without a thread for each."""
         wanted = [self._wanted(params) for params in batch]
         if self._url:
             answers = self._ask(self._url, [query for query, _ in wanted], max(limit for _, limit in wanted))
