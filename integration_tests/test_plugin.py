@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "guides" / "tool_plugin.md"
+FILE = re.compile(r"```\w+ title=\"(?P<name>[\w.]+)\"\n(?P<text>.*?)```", re.DOTALL)
 PLUGIN = ROOT / "integration_tests" / "plugins" / "agentr1-tool-weather"
 RIVAL = """
 [project]
@@ -140,6 +143,33 @@ def test_the_console_script_knows_it(environment, tmp_path):
     assert told.stdout == "Oslo: 20 °C, wind 5 km/h, clear\n"
     failed = run(script, "call", "weather", '{"city": "Oslo"}', check=False)
     assert (failed.returncode, "INVALID_CITY" in failed.stderr) == (1, True)
+
+
+def test_the_tools_keep_the_contract(environment):
+    script = environment / "agentr1-tools"
+    assert run(script, "check", "weather", "--example", '{"city": "Nordhavn"}').stdout == "weather keeps the contract\n"
+    assert run(script, "check", "wind_chill").returncode == 0
+    guessed = run(script, "check", "weather", check=False)
+    assert (guessed.returncode, "give examples=" in guessed.stderr) == (1, True)
+
+
+def test_the_plugin_of_the_guide_is_built_installed_and_checked(environment, tmp_path):
+    """The two files stand on the page as they are here."""
+    files = {match["name"]: match["text"] for match in FILE.finditer(PAGE.read_text(encoding="utf-8"))}
+    assert set(files) == {"pyproject.toml", "agentr1_tool_roman.py"}
+    assert sum(bool(line.strip()) for text in files.values() for line in text.splitlines()) <= 30
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    build_wheel(tmp_path, tmp_path / "dist")
+    install(environment.parent, [tmp_path / "dist"], "agentr1-tool-roman")
+    try:
+        script = environment / "agentr1-tools"
+        assert run(script, "call", "roman_number", '{"number": 1994}').stdout == "MCMXCIV\n"
+        assert run(script, "check", "roman_number").stdout == "roman_number keeps the contract\n"
+        refused = run(script, "call", "roman_number", '{"number": 0}', check=False)
+        assert (refused.returncode, "INVALID_ARGUMENT" in refused.stderr) == (1, True)
+    finally:
+        run(environment / "python", "-m", "pip", "--isolated", "uninstall", "-q", "-y", "agentr1-tool-roman")
 
 
 def test_the_allow_list_hides_it(environment):

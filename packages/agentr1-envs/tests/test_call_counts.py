@@ -17,6 +17,7 @@ def test_counts_add_up_and_only_wholly_wrong_steps_are_invalid() -> None:
     assert {**CALL_INFO, **info} == {
         "tool_calls": 6,
         "tool_errors": 5,
+        "injected_errors": 0,
         "invalid_calls": 4,
         "invalid_steps": 2,
         "hops_found": 0,

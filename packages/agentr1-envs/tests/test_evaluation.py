@@ -59,3 +59,9 @@ def test_wrong_arguments_are_refused() -> None:
         evaluate("agentr1/GSM8K-v0", str, 0)
     with pytest.raises(SettingError, match="Did you mean 'messages'"):
         evaluate("agentr1/GSM8K-v0", str, 1, view="message")  # type: ignore[arg-type]
+
+
+def test_an_environment_that_fails_on_purpose_is_not_evaluated() -> None:
+    with pytest.raises(SettingError, match=r"inject_errors: for training only; leave it out to evaluate agentr1/"):
+        evaluate("agentr1/ToolEnv-v0", lambda text: "", 1, inject_errors=0.1)
+    assert len(evaluate("agentr1/ToolEnv-v0", lambda text: "", 1, inject_errors=0.0).episodes) == 1

@@ -197,6 +197,25 @@ def test_a_megabyte_of_anything_survives(start: Callable[..., ToolEnv]) -> None:
         assert len(env.step(noise)[0]) < 20_000
 
 
+def test_the_conversation_keeps_the_last_steps(start: Callable[..., ToolEnv]) -> None:
+    env = start(observation="messages", history=2, max_steps=9)
+    for number in range(4):
+        observation, *_ = env.step(call(f"{number}+0"))
+    assert [message["role"] for message in observation] == ["system", "user", *["assistant", "user"] * 2]
+    assert observation[1]["content"] == "What is 2+3?"
+    assert [message["content"] for message in observation[2::2]] == [call("2+0"), call("3+0")]
+
+
+def test_an_image_of_a_tool_is_refused_aloud_not_dropped(start: Callable[..., ToolEnv]) -> None:
+    class Camera(Sleeper):
+        def execute(self, params: dict[str, Any]) -> dict[str, Any]:
+            return {"status": "success", "data": {"caption": "a tree", "image": b"\x89PNG"}}
+
+    observation, _, _, _, info = start("hops", [Camera()]).step(find("A").replace("find", "sleep"))
+    assert info["error_codes"] == ("INVALID_RESULT",)
+    assert "data.image is a bytes, which JSON cannot hold" in observation
+
+
 def test_a_tool_exception_is_feedback(start: Callable[..., ToolEnv]) -> None:
     observation, _, terminated, _, info = start("hops", [Finder()]).step(find("boom"))
     assert (info["error_codes"], terminated) == (("EXECUTION_ERROR",), False)

@@ -58,7 +58,7 @@ def test_binding_errors_say_what_is_wrong(checker, call, message):
 )
 def test_validation_errors_name_the_argument(checker, arguments, message):
     with pytest.raises(ToolError, match=message) as caught:
-        checker.validate(arguments)
+        checker.validate(checker.bind(ToolCall("find", arguments)))
     assert caught.value.code == "INVALID_ARGUMENT"
 
 

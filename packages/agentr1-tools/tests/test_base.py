@@ -43,7 +43,12 @@ def test_defaults_of_the_contract():
         ("parameters", [], '"type": "object"'),
         ("timeout", 0, "timeout is 0"),
         ("timeout", float("nan"), "timeout is nan"),
+        ("timeout", float("inf"), "timeout is inf"),
+        ("timeout", "1", "timeout is '1'"),
         ("min_interval", -1, "min_interval is -1"),
+        ("min_interval", float("inf"), "min_interval is inf"),
+        ("max_batch", 0, "max_batch is 0"),
+        ("max_batch", 2.5, "max_batch is 2.5"),
     ],
 )
 def test_a_broken_declaration_is_named(attribute, value, message):

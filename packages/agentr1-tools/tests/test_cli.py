@@ -44,11 +44,26 @@ def test_a_call_that_fails_is_exit_code_1(capsys):
     assert "'expression' is a required property" in capsys.readouterr().err
 
 
+def test_check_tries_a_tool(capsys, tmp_path):
+    assert main(["check", "calculator"]) == 0
+    assert capsys.readouterr().out == "calculator keeps the contract\n"
+    assert main(["check", "calculator", "--example", '{"expression": "1/"}']) == 1
+    assert "none of 1 calls succeeded" in capsys.readouterr().err
+    assert main(["check", "wiki_search"]) == 1
+    assert "nothing to search" in capsys.readouterr().err
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"title": "Oslo", "text": "Oslo is a city."}\n', encoding="utf-8")
+    config = json.dumps({"corpus": str(corpus), "timeout": 10})
+    assert main(["check", "wiki_search", "--config", config, "--example", '{"query": "oslo"}']) == 0
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["call", "calculater", "{}"], "did you mean 'calculator'"),
         (["describe", "calculater"], "did you mean 'calculator'"),
+        (["check", "calculater"], "did you mean 'calculator'"),
+        (["check", "calculator", "--example", "1 + 1"], "--example must be a JSON object"),
         (["call", "calculator", "{"], "the arguments must be a JSON object"),
         (["call", "calculator", "[1]"], "the arguments must be a JSON object"),
         (["call", "calculator", "{}", "--config", "5"], "--config must be a JSON object"),

@@ -1,10 +1,12 @@
 import asyncio
+import enum
 import json
 import math
+from types import MappingProxyType
 
 import pytest
 from agentr1_tools import ToolError, ToolResult
-from agentr1_tools.result import from_exception, json_problem, normalise
+from agentr1_tools.result import NotJsonError, as_json, from_exception, normalise, normalise_batch, well_formed
 
 
 @pytest.mark.parametrize(
@@ -58,8 +60,88 @@ def test_what_is_no_result_is_INVALID_RESULT(returned):
     assert normalise(returned).error == "INVALID_RESULT"
 
 
+class Broken:
+    """An object that cannot say what it is."""
+
+    def __str__(self):
+        raise RuntimeError("no words")
+
+    __repr__ = __hash__ = __eq__ = __str__
+
+
+class BrokenError(Exception):
+    __str__ = Broken.__str__
+
+
+class Shade(enum.IntEnum):
+    RED = 3
+
+
+class Shout(str):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        Broken(),
+        {"status": "success", "data": Broken()},
+        {"status": "success", "data": {"a": [Broken()]}},
+        {"status": Broken(), "data": 1},
+        {"error": "X", "message": Broken()},
+        {"error": ""},
+        ToolResult("error", error=""),
+        ToolResult("success", data=1, metrics=None),
+        ToolResult("success", data=1, metrics={"seconds": Broken()}),
+        {"status": "success", "data": {Shade.RED: 1}},
+        {"status": "success", "data": b"\x89PNG an image"},
+    ],
+    ids=range(11),
+)
+def test_objects_that_break_when_they_are_looked_at_are_INVALID_RESULT_too(returned):
+    assert normalise(returned).error == "INVALID_RESULT"
+
+
+def test_an_exception_that_cannot_say_what_it_is_is_an_error_result():
+    assert from_exception(BrokenError()).text == "Error [EXECUTION_ERROR]: BrokenError"
+    assert from_exception(ToolError("", "a code left out")).error == "EXECUTION_ERROR"
+
+
+def test_what_comes_out_is_a_copy_in_plain_types():
+    inner = [1]
+    given = {"list": inner, "pair": (1, 2), "shade": Shade.RED, "view": MappingProxyType({"a": Shout("b")})}
+    data = normalise({"status": "success", "data": given}).data
+    assert data == {"list": [1], "pair": [1, 2], "shade": 3, "view": {"a": "b"}}
+    assert [type(data["shade"]), type(data["view"]), type(data["view"]["a"])] == [int, dict, str]
+    inner.append(2)
+    assert data["list"] == [1]
+
+
+def test_text_is_such_that_utf_8_can_hold_it():
+    assert normalise({"status": "success", "data": {"\ud800": "a\udfff", "smile": "\ud83d\ude00"}}).data == {
+        "\ufffd": "a\ufffd",
+        "smile": "😀",
+    }
+    assert normalise({"status": "success", "data": 1, "text": "\ud800é"}).text == "\ufffdé"
+    assert from_exception(ValueError("\ud800")).text.endswith("\ufffd")
+    assert well_formed("é😀") == "é😀"
+
+
+def test_a_batch_is_a_list_with_a_result_for_each():
+    good, bad = {"status": "success", "data": 1}, {"status": "success", "data": math.nan}
+    results = normalise_batch([good, bad, {"error": "NO"}], 3)
+    assert [result.error for result in results] == [None, "INVALID_RESULT", "NO"]
+    assert normalise_batch([good], 2) is None
+    assert normalise_batch({"status": "success", "data": []}, 1) is None
+    assert normalise_batch(None, 1) is None
+
+
 def test_the_problem_names_the_place():
-    assert json_problem({"a": [1, {"b": {2}}]}) == "data.a[1].b is a set, which JSON cannot hold"
+    with pytest.raises(NotJsonError, match=r"^data\.a\[1\]\.b is a set, which JSON cannot hold$"):
+        as_json({"a": [1, {"b": {2}}]})
+    with pytest.raises(NotJsonError, match=r"^metrics\.a has a key that is no string but a int$"):
+        as_json({"a": {1: 2}}, "metrics")
 
 
 def test_data_that_contains_itself_is_refused():

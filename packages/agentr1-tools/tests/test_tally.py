@@ -7,6 +7,7 @@ def test_an_empty_tally_is_all_zeros():
     assert Tally().report() == {
         "calls": 0,
         "errors": {},
+        "injected": 0,
         "cache_hits": 0,
         "cache_misses": 0,
         "seconds_p50": 0.0,
@@ -22,9 +23,10 @@ def test_calls_errors_and_cache_are_counted():
     tally.finished(ToolResult.success(1), None)
     tally.finished(ToolResult.failure("TIMEOUT", "late"), 1.0)
     tally.finished(ToolResult.failure("INVALID_ARGUMENT", "no"), None)
+    tally.finished(ToolResult.failure("INVALID_ARGUMENT", "no").with_metrics(injected=True), None)
     report = tally.report()
-    assert report["calls"] == 4
-    assert report["errors"] == {"INVALID_ARGUMENT": 1, "TIMEOUT": 1}
+    assert (report["calls"], report["injected"]) == (5, 1)
+    assert report["errors"] == {"INVALID_ARGUMENT": 2, "TIMEOUT": 1}
     assert (report["cache_hits"], report["cache_misses"]) == (1, 1)
     assert (report["seconds_p50"], report["seconds_p95"]) == (0.5, 1.0)
 

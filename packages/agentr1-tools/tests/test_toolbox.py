@@ -176,6 +176,33 @@ def test_an_equal_call_is_answered_from_the_cache(box):
     assert box.metrics()["count"]["cache_misses"] == 1
 
 
+def test_a_tool_that_changes_its_arguments_changes_nobody_elses(open_box, make_tool):
+    def greedy(params):
+        params["x"].append("more")
+        params["seen"] = True
+        return {"status": "success", "data": len(params["x"])}
+
+    box = open_box([make_tool(greedy, cooperative=True)])
+    call = ToolCall("probe", {"x": ["a"]})
+    assert box.call(call).data == 2
+    assert call.arguments == {"x": ["a"]}
+    assert box.call(call).metrics["cached"] is True  # kept under what was asked, not under what the tool made of it
+    assert box.call(ToolCall("probe", {"x": ["a", "more"], "seen": True})).metrics["cached"] is False
+
+
+def test_what_a_tool_keeps_of_its_result_reaches_nobody(open_box, make_tool):
+    kept = []
+
+    def shared(params):
+        kept.append(params["x"])
+        return {"status": "success", "data": kept}
+
+    box = open_box([make_tool(shared, cooperative=True, cacheable=False)])
+    first = box.call(ToolCall("probe", {"x": 1}))
+    box.call(ToolCall("probe", {"x": 2}))
+    assert first.data == [1]
+
+
 def test_errors_are_not_cached_and_a_tool_can_stay_out_of_the_cache(open_box):
     answers = iter([ToolError("FLAKY", "once"), 5, 6])
 
@@ -217,6 +244,19 @@ def test_long_results_keep_head_and_tail_and_their_data(open_box):
     assert len(result.data) == 5002
     assert result.metrics["truncated"] is True
     assert len(box.call(ToolCall("y" * 100_000)).text) < 300
+
+
+def test_an_exception_that_cannot_be_printed_is_a_result_too(open_box, make_tool):
+    class MuteError(Exception):
+        def __str__(self):
+            raise RuntimeError("no words")
+
+    def fail(params):
+        raise MuteError
+
+    for cooperative in (True, False):
+        result = open_box([make_tool(fail, cooperative=cooperative, timeout=5)]).call(ToolCall("probe"))
+        assert (result.error, result.text) == ("EXECUTION_ERROR", "Error [EXECUTION_ERROR]: MuteError")
 
 
 def test_min_interval_waits(open_box, make_tool):

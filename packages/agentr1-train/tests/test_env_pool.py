@@ -22,6 +22,7 @@ class TalkativeEnv(gymnasium.Env[str, str]):
     tools_in_template = True
     stop = ("</answer>",)
     task_ids = ("a", "b")
+    training_only = ("shake",)
     closed = 0
     made = 0
 
@@ -74,6 +75,7 @@ def test_attributes_are_read_through_wrappers_and_never_stale() -> None:
 
     with EnvPool(EnvConfig(id="stranger/Talkative-v0")) as pool:
         assert pool.task_ids == ("a", "b")
+        assert pool.training_only == ("shake",)
         asyncio.run(run(pool))
 
 
@@ -84,7 +86,7 @@ def test_a_stranger_tells_nothing(echo_env_id) -> None:
         assert await handle.demonstration() is None
 
     with EnvPool(EnvConfig(id=echo_env_id)) as pool:
-        assert pool.task_ids is None
+        assert (pool.task_ids, pool.training_only) == (None, ())
         asyncio.run(run(pool))
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -15,6 +16,7 @@ from agentr1_train.evaluate import (
     choose_tasks,
     evaluate,
     evaluation_flow,
+    open_evaluation_pool,
     pass_at_k,
     wilson_interval,
     write_evaluation,
@@ -32,6 +34,9 @@ class NamedEnv(gymnasium.Env[str, str]):
 
     observation_space = action_space = gymnasium.spaces.Text(100)
     task_ids = tuple(f"t{n}" for n in range(10))
+
+    def __init__(self, shake: float = 0.0) -> None:
+        self.training_only = ("shake",) if shake else ()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         self.task = (options or {})["task_id"]
@@ -171,3 +176,11 @@ def test_wilson_interval_solves_its_equation() -> None:
 def test_refusals(tiny_tokenizer, options, message) -> None:
     with pytest.raises(ConfigError, match=message):
         run(tiny_tokenizer, ScriptedSampler(tiny_tokenizer, low_tasks), **options)
+
+
+def test_what_is_for_training_only_is_refused() -> None:
+    config = EnvConfig(id="stranger/Named-v0", kwargs={"shake": 0.5})
+    with pytest.raises(ConfigError, match=r"shake of env.kwargs is for training only.*eval_kwargs = \{shake = 0.0\}"):
+        open_evaluation_pool(config)
+    open_evaluation_pool(replace(config, eval_kwargs={"shake": 0.0})).close()
+    open_evaluation_pool(config, {"shake": 0.0}).close()

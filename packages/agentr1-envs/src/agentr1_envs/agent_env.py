@@ -143,6 +143,11 @@ class AgentEnv(gymnasium.Env[Any, str]):
         """Texts after which the rest of a response means nothing."""
         return []
 
+    @property
+    def training_only(self) -> tuple[str, ...]:
+        """Settings in force that make episodes harder on purpose, for training; an evaluation refuses them."""
+        return ()
+
     @cached_property
     def tasks(self) -> TaskSet:
         """The tasks of the split, loaded at first use and shared by the environments of a process."""

@@ -11,6 +11,7 @@ NOT_VALID = ("PARSE_ERROR", "UNKNOWN_TOOL", "INVALID_ARGUMENT")
 CALL_INFO: Mapping[str, InfoValue] = {
     "tool_calls": 0,
     "tool_errors": 0,
+    "injected_errors": 0,
     "invalid_calls": 0,
     "invalid_steps": 0,
     "hops_found": 0,
@@ -27,13 +28,15 @@ class CountedResult(Protocol):
     def ok(self) -> bool: ...
     @property
     def error(self) -> str | None: ...
+    @property
+    def metrics(self) -> Mapping[str, Any]: ...
 
 
 class CallCounts:
     """What one episode has used and found so far."""
 
     def __init__(self) -> None:
-        self.calls = self.errors = self.invalid_calls = 0
+        self.calls = self.errors = self.injected = self.invalid_calls = 0
         self.invalid_steps = self.invalid_in_a_row = 0
         self.seconds = 0.0
         self.hops: set[str] = set()
@@ -44,6 +47,7 @@ class CallCounts:
         invalid = all(result.error in NOT_VALID for result in results)
         self.calls += len(results)
         self.errors += sum(not result.ok for result in results)
+        self.injected += sum(bool(result.metrics.get("injected")) for result in results)
         self.invalid_calls += sum(result.error in NOT_VALID for result in results)
         self.invalid_steps += invalid
         self.invalid_in_a_row = self.invalid_in_a_row + 1 if invalid else 0
@@ -54,6 +58,7 @@ class CallCounts:
         return {
             "tool_calls": self.calls,
             "tool_errors": self.errors,
+            "injected_errors": self.injected,
             "invalid_calls": self.invalid_calls,
             "invalid_steps": self.invalid_steps,
             "hops_found": len(self.hops),

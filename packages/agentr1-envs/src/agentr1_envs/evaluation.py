@@ -90,13 +90,14 @@ def evaluate(
         env_kwargs: for `gymnasium.make`.
 
     Raises:
-        SettingError: `episodes` is below 1, or an unknown view.
+        SettingError: `episodes` is below 1, an unknown view, or a setting that is for training only.
     """
     require_choice("view", view, VIEWS)
     if episodes < 1:
         raise SettingError(f"episodes={episodes} must be at least 1.")
     env: gymnasium.Env[Any, Any] = gymnasium.make(env_id, **env_kwargs)
     try:
+        _refuse_training_only(env, env_id)
         task_ids: tuple[str, ...] = getattr(env.unwrapped, "task_ids", ())
         whole = 0 < len(task_ids) <= episodes
         records: list[EpisodeRecord] = []
@@ -106,6 +107,12 @@ def evaluate(
         return Evaluation(env_id, tuple(records))
     finally:
         env.close()
+
+
+def _refuse_training_only(env: gymnasium.Env[Any, Any], env_id: str) -> None:
+    settings: tuple[str, ...] = getattr(env.unwrapped, "training_only", ())
+    if settings:
+        raise SettingError(f"{', '.join(settings)}: for training only; leave it out to evaluate {env_id}.")
 
 
 def play(

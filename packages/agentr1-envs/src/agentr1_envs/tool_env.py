@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from agentr1_tools import (
     BaseTool,
     CallError,
+    ErrorInjection,
     ParsedResponse,
     ToolBox,
     ToolCall,
@@ -131,6 +132,7 @@ class ToolEnv(AgentEnv):
         self._system_text: str | None = None
         self._bench: _Bench | None = None
         self._counts = CallCounts()
+        self._injection: ErrorInjection | None = None
 
     def score(self, task: Task, response: str, prediction: str | None) -> Score:
         """What the final answer is worth; the default is exact match after HotpotQA's normalisation.
@@ -193,6 +195,11 @@ class ToolEnv(AgentEnv):
         return tool_stops(self.settings.max_calls_per_step)
 
     @property
+    def training_only(self) -> tuple[str, ...]:
+        """`inject_errors`, when it is set."""
+        return ("inject_errors",) if self.settings.inject_errors else ()
+
+    @property
     def bench(self) -> "_Bench":
         """The tool boxes, made at first use."""
         if self._bench is None:
@@ -200,9 +207,13 @@ class ToolEnv(AgentEnv):
         return self._bench
 
     def begin(self, task: Task) -> str:
-        """Forget the last episode's counts; the task opens with its question."""
+        """Forget the last episode's counts, draw which calls will fail; the task opens with its question."""
         self.bench.open()
         self._counts = CallCounts()
+        if self.settings.inject_errors:
+            # A stream of its own: the tasks that later resets draw are the same with and without injection.
+            seed = int(self.np_random.spawn(1)[0].integers(2**63))
+            self._injection = ErrorInjection(self.settings.inject_errors, seed)
         return task.question
 
     def advance(self, action: str) -> Turn:
@@ -246,9 +257,15 @@ class ToolEnv(AgentEnv):
             message = "not run: the tool time of this episode is used up; give the final answer."
             return [ToolResult.failure("TIMEOUT", message) for _ in items]
         started = time.perf_counter()
-        results = self.bench.call_many(items)
+        results = self.bench.call_many(items, [self._injected(*numbered) for numbered in enumerate(items)])
         self._counts.seconds += time.perf_counter() - started
         return results
+
+    def _injected(self, place: int, item: ToolCall | CallError) -> str | None:
+        """The error this call of the step ends in on purpose; what the environment itself answers never does."""
+        if self._injection is None or (isinstance(item, ToolCall) and item.name in self.bench.own):
+            return None
+        return self._injection.code(self._counts.calls + place)
 
     def _earned(self, items: Sequence[ToolCall | CallError], results: Sequence[ToolResult]) -> float:
         """Process rewards of the calls that ran, and what newly found hops pay."""
@@ -275,6 +292,7 @@ class _Bench:
         if settings.tool_timeout is not None and len(named) < len(specs):
             raise SettingError("tool_timeout= is for tools given by name; set `timeout` on the tools you made.")
         private = [*(spec for spec in specs if isinstance(spec, BaseTool)), *own]
+        self.own = frozenset(tool.name for tool in own)
         self._boxes: list[ToolBox] = []
         if named:
             self._boxes.append(_shared_box(named, settings.max_result_chars, settings.tool_timeout))
@@ -291,15 +309,15 @@ class _Bench:
                 box.open()
             self._opened = True
 
-    def call_many(self, items: Sequence[ToolCall | CallError]) -> list[ToolResult]:
+    def call_many(self, items: Sequence[ToolCall | CallError], inject: Sequence[str | None]) -> list[ToolResult]:
         """Results in the order of the calls; calls of one box run together."""
         if len(self._boxes) == 1:
-            return self._boxes[0].call_many(list(items))
+            return self._boxes[0].call_many(list(items), inject)
         results: dict[int, ToolResult] = {}
         for box in self._boxes:
             places = [place for place, item in enumerate(items) if self._box_for(item) is box]
             if places:
-                answers = box.call_many([items[place] for place in places])
+                answers = box.call_many([items[place] for place in places], [inject[place] for place in places])
                 results.update(zip(places, answers, strict=True))
         return [results[place] for place in range(len(items))]
 

@@ -42,6 +42,8 @@ class ToolSettings:
     """Paid once for a final answer that stands in its tag."""
     invalid_penalty: float = 0.0
     """Taken for each invalid step."""
+    inject_errors: float = 0.0
+    """Probability that a call of a tool fails on purpose; for training only, an evaluation refuses it."""
 
     def __post_init__(self) -> None:
         """Raises SettingError for a value out of range."""
@@ -52,6 +54,8 @@ class ToolSettings:
         for name in ("per_hop", "format_reward", "invalid_penalty"):
             if not 0.0 <= getattr(self, name) < float("inf"):
                 raise SettingError(f"{name}={getattr(self, name)!r} must be 0 or more.")
+        if not 0.0 <= self.inject_errors <= 1.0:
+            raise SettingError(f"inject_errors={self.inject_errors!r} must be a probability, 0 to 1.")
         for name in ("tool_timeout", "tool_seconds_per_episode"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise SettingError(f"{name}={getattr(self, name)!r} must be above 0.")

@@ -2,9 +2,11 @@
 
 from agentr1_tools.base import BaseTool
 from agentr1_tools.calls import CallError, ParsedResponse, ToolCall
+from agentr1_tools.conformance import ToolCheckError, check_tool
 from agentr1_tools.errors import ErrorCode, ToolError
 from agentr1_tools.formats.base import ToolFormat
 from agentr1_tools.function_tool import tool
+from agentr1_tools.injection import ErrorInjection
 from agentr1_tools.registry import ToolInfo, available, available_formats, get_format, load_tool
 from agentr1_tools.result import ToolResult
 from agentr1_tools.toolbox import ToolBox
@@ -13,15 +15,18 @@ __all__ = [
     "BaseTool",
     "CallError",
     "ErrorCode",
+    "ErrorInjection",
     "ParsedResponse",
     "ToolBox",
     "ToolCall",
+    "ToolCheckError",
     "ToolError",
     "ToolFormat",
     "ToolInfo",
     "ToolResult",
     "available",
     "available_formats",
+    "check_tool",
     "get_format",
     "load_tool",
     "tool",

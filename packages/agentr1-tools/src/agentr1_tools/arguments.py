@@ -9,7 +9,7 @@ from referencing import Registry
 
 from agentr1_tools.calls import ToolCall
 from agentr1_tools.errors import ErrorCode, InvalidToolError, ToolError, did_you_mean, listed
-from agentr1_tools.result import json_problem
+from agentr1_tools.result import NotJsonError, as_json
 
 _MAX_PROBLEMS = 3
 
@@ -36,25 +36,30 @@ class ArgumentChecker:
         self._validator: Any = validator(schema, registry=cast(Any, Registry)())
 
     def bind(self, call: ToolCall) -> dict[str, Any]:
-        """The call's arguments by name. Raises ToolError(INVALID_ARGUMENT) for too many values or one given twice."""
+        """The call's arguments by name, as a copy that is the tool's alone.
+
+        Raises ToolError(INVALID_ARGUMENT) for too many values, one given twice, or one that is no JSON value.
+        """
         if not isinstance(cast(object, call.arguments), dict):
             raise self._error(f"the arguments are {call.arguments!r:.100}, not an object of name: value")
-        if not call.positional:
-            return call.arguments
-        if len(call.positional) > len(self.properties):
-            raise self._error(
-                f"{len(call.positional)} values without a name, but the tool has {len(self.properties)} parameters: "
-                f"{', '.join(self.properties) or 'none'}"
-            )
-        named = dict(zip(self.properties, call.positional, strict=False))
-        if twice := named.keys() & call.arguments.keys():
-            raise self._error(f"{listed(twice)}: given twice, once without a name and once with it")
-        return named | call.arguments
+        arguments = call.arguments
+        if call.positional:
+            if len(call.positional) > len(self.properties):
+                raise self._error(
+                    f"{len(call.positional)} values without a name, but the tool has {len(self.properties)} "
+                    f"parameters: {', '.join(self.properties) or 'none'}"
+                )
+            named = dict(zip(self.properties, call.positional, strict=False))
+            if twice := named.keys() & arguments.keys():
+                raise self._error(f"{listed(twice)}: given twice, once without a name and once with it")
+            arguments = named | arguments
+        try:
+            return cast("dict[str, Any]", as_json(arguments, "the arguments"))
+        except NotJsonError as problem:
+            raise self._error(str(problem)) from None
 
     def validate(self, arguments: dict[str, Any]) -> None:
         """Raise ToolError(INVALID_ARGUMENT) saying which argument is wrong and why."""
-        if problem := json_problem(arguments, "the arguments"):
-            raise self._error(problem)
         try:
             problems: list[_Problem] = sorted(self._validator.iter_errors(arguments), key=_position)
         except Exception as error:  # a pattern that is no regex, a reference that leads nowhere

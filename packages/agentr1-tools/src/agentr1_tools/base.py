@@ -1,5 +1,7 @@
 """BaseTool: the contract of a tool. It knows nothing of boxes, formats, processes or environments."""
 
+import inspect
+import math
 import re
 from collections.abc import Awaitable
 from typing import Any, cast
@@ -27,6 +29,8 @@ class BaseTool:
     risky: must run in a sandbox.
     cooperative: `execute` lets other threads run and comes back by itself, so it may share the process. A tool that
         does not declare it runs in a worker process, which can be killed at the limit.
+    max_batch: the most calls that are given to `execute_batch` at once, where it is defined; all of them together have
+        `timeout` seconds.
     """
 
     name: str = ""
@@ -37,6 +41,7 @@ class BaseTool:
     min_interval: float = 0.0
     risky: bool = False
     cooperative: bool = False
+    max_batch: int = 64
 
     def open(self) -> None:
         """Get ready: called once in the process that will execute, before the first call."""
@@ -50,6 +55,20 @@ class BaseTool:
         Returns `{"status": "success", "data": ...}`, `{"error": CODE, "message": ...}` or a ToolResult.
         """
         raise NotImplementedError(f"{type(self).__name__} must define execute(params)")
+
+    def execute_batch(self, batch: list[dict[str, Any]]) -> list[ToolReturn] | Awaitable[list[ToolReturn]]:
+        """Answer several calls at once: one result for each, in order. Define it where that is cheaper than one by one.
+
+        Calls that arrive while the tool works make up the next batch, whichever episodes they come from. `execute` is
+        still needed, for a lone call, and both must be `async` or neither. The failure of a call is its result, as in
+        `execute`; when a batch as a whole raises, passes the limit or has the wrong length, its calls run again alone.
+        """
+        raise NotImplementedError(f"{type(self).__name__} runs its calls one by one")
+
+    @property
+    def batches(self) -> bool:
+        """True when the tool defines `execute_batch`."""
+        return getattr(self.execute_batch, "__func__", None) is not BaseTool.execute_batch
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -75,8 +94,17 @@ def check_contract(tool: object) -> BaseTool:
     parameters: object = given.parameters
     if not isinstance(parameters, dict) or cast(dict[str, Any], parameters).get("type") != "object":
         raise InvalidToolError(f'{label}: parameters must be a JSON Schema with "type": "object"')
-    if not given.timeout > 0:
+    if not _is_seconds(given.timeout) or given.timeout == 0:
         raise InvalidToolError(f"{label}: timeout is {given.timeout!r}; it must be a number of seconds above 0")
-    if not given.min_interval >= 0:
+    if not _is_seconds(given.min_interval):
         raise InvalidToolError(f"{label}: min_interval is {given.min_interval!r}; it must be 0 or more seconds")
+    if not isinstance(given.max_batch, int) or given.max_batch < 1:
+        raise InvalidToolError(f"{label}: max_batch is {given.max_batch!r}; it must be a whole number, 1 or more")
+    if tool.batches and inspect.iscoroutinefunction(tool.execute) != inspect.iscoroutinefunction(tool.execute_batch):
+        raise InvalidToolError(f"{label}: one of execute and execute_batch is async; make both so, or neither")
     return tool
+
+
+def _is_seconds(value: object) -> bool:
+    """A number of seconds that a clock can wait for."""
+    return isinstance(value, int | float) and 0 <= value < math.inf

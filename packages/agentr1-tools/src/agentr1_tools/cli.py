@@ -1,7 +1,7 @@
-"""The console script `agentr1-tools`: list the installed tools, describe one, call one.
+"""The console script `agentr1-tools`: list the installed tools, describe one, call one, check one.
 
-Exit codes: 0 it worked, 1 the call ended in an error result, 2 the command was wrong (an unknown name, bad JSON, a
-configuration the tool does not take). Errors are one line on stderr.
+Exit codes: 0 it worked, 1 the call ended in an error result or the tool breaks its contract, 2 the command was wrong
+(an unknown name, bad JSON, a configuration the tool does not take). Errors are one line on stderr.
 """
 
 import json
@@ -16,6 +16,7 @@ from rich.table import Table
 
 from agentr1_tools.arguments import ArgumentChecker
 from agentr1_tools.calls import ToolCall
+from agentr1_tools.conformance import ToolCheckError, check_tool
 from agentr1_tools.errors import (
     DuplicateNameError,
     InvalidToolError,
@@ -56,10 +57,23 @@ class Call:
     """JSON object with which the tool is configured."""
 
 
+@dataclass(frozen=True)
+class Check:
+    """Try a tool and name everything that breaks the contract of tools."""
+
+    name: tyro.conf.Positional[str]
+    """Name of the tool."""
+    config: str = "{}"
+    """JSON object with which the tool is configured."""
+    example: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """JSON object of arguments to try; may be given several times. Without it they are made up from the schema."""
+
+
 Command = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Describe, tyro.conf.subcommand("describe")]
     | Annotated[Call, tyro.conf.subcommand("call")]
+    | Annotated[Check, tyro.conf.subcommand("check")]
 )
 
 
@@ -75,6 +89,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if isinstance(command, List):
             return _list()
+        if isinstance(command, Check):
+            return _check(command)
         return _describe(command) if isinstance(command, Describe) else _call(cast(Call, command))
     except (*_WRONG_COMMAND, _UsageError, FileNotFoundError) as error:
         print(f"agentr1-tools: {error}", file=sys.stderr)
@@ -122,6 +138,17 @@ def _call(command: Call) -> int:
         result = box.call(ToolCall(command.name, arguments))
     print(result.text, file=sys.stdout if result.ok else sys.stderr)
     return 0 if result.ok else 1
+
+
+def _check(command: Check) -> int:
+    tool = load_tool(command.name, **_json_object(command.config, "--config"))
+    try:
+        check_tool(tool, [_json_object(example, "--example") for example in command.example])
+    except ToolCheckError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{tool.name} keeps the contract")
+    return 0
 
 
 def _json_object(text: str, what: str) -> dict[str, Any]:

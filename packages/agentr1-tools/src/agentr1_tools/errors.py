@@ -30,8 +30,8 @@ class ToolError(RuntimeError):
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
-        self.code = str(code)
-        self.message = message
+        self.code = str(code) or str(ErrorCode.EXECUTION_ERROR)
+        self.message = str(message)
 
 
 class InvalidToolError(TypeError):

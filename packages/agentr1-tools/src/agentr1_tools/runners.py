@@ -4,17 +4,22 @@ A tool that is not cooperative runs in a process instead (`worker.runner`); a ri
 """
 
 import asyncio
+import copy
 import inspect
+import logging
 from collections.abc import Awaitable
 from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Protocol, cast
 
 from agentr1_tools.base import BaseTool, ToolReturn
+from agentr1_tools.batching import BatchableRunner, BatchRunner
 from agentr1_tools.errors import ErrorCode, ToolOpenError
-from agentr1_tools.result import ToolResult, from_exception, normalise
+from agentr1_tools.result import ToolResult, from_exception, normalise, normalise_batch, timeout_result
 from agentr1_tools.threads import background, executors
-from agentr1_tools.worker.runner import ProcessRunner, timeout_result
+from agentr1_tools.worker.runner import ProcessRunner
+
+_log = logging.getLogger(__name__)
 
 
 class Runner(Protocol):
@@ -31,6 +36,12 @@ def make_runner(tool: BaseTool, workers: int) -> Runner:
     """The runner a tool's declarations ask for."""
     if tool.risky:
         return RefusingRunner()
+    runner = single_runner(tool, workers)
+    return BatchRunner(runner, tool.max_batch) if tool.batches else runner
+
+
+def single_runner(tool: BaseTool, workers: int) -> BatchableRunner:
+    """A runner that forms no batches: a process, the event loop, or threads."""
     if not tool.cooperative:
         return ProcessRunner(tool, workers)
     return LoopRunner(tool) if inspect.iscoroutinefunction(tool.execute) else ThreadRunner(tool)
@@ -53,6 +64,14 @@ class ThreadRunner:
             job.cancel()
             return timeout_result(self._tool.timeout)
 
+    def run_batch(self, batch: list[dict[str, Any]]) -> list[ToolResult] | None:
+        job = executors.submit(lambda: self._execute_batch(copy.deepcopy(batch)))
+        try:
+            return job.result(self._tool.timeout)
+        except FutureTimeoutError:
+            job.cancel()
+            return None
+
     def close(self) -> None:
         self._tool.close()
 
@@ -65,13 +84,23 @@ class ThreadRunner:
         except BaseException as error:
             return from_exception(error)
 
+    def _execute_batch(self, batch: list[dict[str, Any]]) -> list[ToolResult] | None:
+        try:
+            returned: object = self._tool.execute_batch(batch)
+            if inspect.isawaitable(returned):
+                returned = asyncio.run(_await(returned))
+            return normalise_batch(returned, len(batch))
+        except BaseException as error:
+            _log.debug("%s: its batch failed, its calls run alone", self._tool.name, exc_info=error)
+            return None
+
 
 class LoopRunner:
     """A cooperative async tool on the background loop."""
 
     def __init__(self, tool: BaseTool) -> None:
         self._tool = tool
-        self._tasks: set[asyncio.Task[ToolResult]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def open(self) -> None:
         _open_here(self._tool)
@@ -94,6 +123,14 @@ class LoopRunner:
         except TimeoutError:
             return timeout_result(self._tool.timeout)
 
+    def run_batch(self, batch: list[dict[str, Any]]) -> list[ToolResult] | None:
+        job = asyncio.run_coroutine_threadsafe(self._execute_batch(copy.deepcopy(batch)), background.get())
+        try:
+            return job.result(self._tool.timeout + 0.2)
+        except (FutureTimeoutError, CancelledError):
+            job.cancel()
+            return None
+
     def close(self) -> None:
         """Cancel the calls that run; they end as CANCELLED."""
         loop = background.get()
@@ -102,7 +139,7 @@ class LoopRunner:
         self._tool.close()
 
     async def _execute(self, params: dict[str, Any]) -> ToolResult:
-        task = cast("asyncio.Task[ToolResult]", asyncio.current_task())
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
         self._tasks.add(task)
         limit = asyncio.timeout(self._tool.timeout)
         try:
@@ -112,6 +149,21 @@ class LoopRunner:
             return timeout_result(self._tool.timeout) if limit.expired() else from_exception(error)
         except BaseException as error:
             return from_exception(error)
+        finally:
+            self._tasks.discard(task)
+
+    async def _execute_batch(self, batch: list[dict[str, Any]]) -> list[ToolResult] | None:
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        self._tasks.add(task)
+        try:
+            async with asyncio.timeout(self._tool.timeout):
+                returned = await cast(Awaitable[object], self._tool.execute_batch(batch))
+            return normalise_batch(returned, len(batch))
+        except asyncio.CancelledError as error:
+            return [from_exception(error) for _ in batch]
+        except BaseException as error:
+            _log.debug("%s: its batch failed, its calls run alone", self._tool.name, exc_info=error)
+            return None
         finally:
             self._tasks.discard(task)
 

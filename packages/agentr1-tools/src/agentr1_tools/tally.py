@@ -1,4 +1,4 @@
-"""Counts of one tool: calls, errors by code, cache hits and misses, seconds."""
+"""Counts of one tool: calls, errors by code and how many of them were injected, cache hits and misses, seconds."""
 
 import threading
 from collections import Counter, deque
@@ -17,6 +17,7 @@ class Tally:
         self._errors: Counter[str] = Counter()
         self._hits = 0
         self._misses = 0
+        self._injected = 0
         self._seconds: deque[float] = deque(maxlen=_KEPT_SECONDS)
         self._lock = threading.Lock()
 
@@ -32,6 +33,7 @@ class Tally:
             self._calls += 1
             if result.error is not None:
                 self._errors[result.error] += 1
+                self._injected += bool(result.metrics.get("injected"))
             if seconds is not None:
                 self._seconds.append(seconds)
 
@@ -42,6 +44,7 @@ class Tally:
             return {
                 "calls": self._calls,
                 "errors": dict(sorted(self._errors.items())),
+                "injected": self._injected,
                 "cache_hits": self._hits,
                 "cache_misses": self._misses,
                 "seconds_p50": _quantile(ordered, 0.50),

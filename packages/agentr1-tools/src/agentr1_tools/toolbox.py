@@ -1,6 +1,7 @@
 """ToolBox: some tools, and everything that happens to one call.
 
-    known tool? -> arguments valid? -> rate limit -> cache -> runner, within the timeout -> result valid? -> truncated
+    known tool? -> arguments valid? -> (an injected error?) -> rate limit -> cache -> runner, within the timeout
+        -> result valid? -> truncated
 
 A failed call is data: nothing a call does raises. The box knows no text format and no environment.
 """
@@ -27,6 +28,7 @@ from agentr1_tools.errors import (
     did_you_mean,
     listed,
 )
+from agentr1_tools.injection import injected_result
 from agentr1_tools.limits import RateLimit, truncate
 from agentr1_tools.registry import load_tool
 from agentr1_tools.result import ToolResult, from_exception
@@ -50,10 +52,15 @@ class _Slot:
 
 @dataclass(frozen=True)
 class _Admitted:
-    """A call that is known and valid; `delay` seconds from now it may start."""
+    """A call that is known and valid; `delay` seconds from now it may start.
+
+    arguments: a copy, so that what the tool does to it reaches nobody else. key: their canonical form, made before the
+    tool sees them; empty for a tool that is not cacheable.
+    """
 
     slot: _Slot
     arguments: dict[str, Any]
+    key: str
     delay: float
 
 
@@ -124,9 +131,13 @@ class ToolBox:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def call(self, call: ToolCall | CallError) -> ToolResult:
-        """Run one call; blocks at most a little longer than the tool's timeout, beside waiting for its turn."""
-        admitted = self._admit(call)
+    def call(self, call: ToolCall | CallError, inject: str | None = None) -> ToolResult:
+        """Run one call; blocks at most a little longer than the tool's timeout, beside waiting for its turn.
+
+        inject: the code of an error that takes the place of the result of a call that is known and valid (for training;
+        see `ErrorInjection`). The tool does not run, the result has `injected` in its metrics and is not cached.
+        """
+        admitted = self._admit(call, inject)
         if isinstance(admitted, ToolResult):
             return admitted
         if admitted.delay > 0:
@@ -137,12 +148,12 @@ class ToolBox:
         result = admitted.slot.runner.run(admitted.arguments)
         return self._finish(admitted, result, time.perf_counter() - started)
 
-    async def acall(self, call: ToolCall | CallError) -> ToolResult:
+    async def acall(self, call: ToolCall | CallError, inject: str | None = None) -> ToolResult:
         """As `call`, without blocking the event loop."""
         slot = self._slots.get(str(call.name)) if isinstance(call, ToolCall) else None
         if slot is None or not isinstance(slot.runner, LoopRunner):
-            return await asyncio.wrap_future(callers.submit(lambda: self.call(call)))
-        admitted = self._admit(call)
+            return await asyncio.wrap_future(callers.submit(lambda: self.call(call, inject)))
+        admitted = self._admit(call, inject)
         if isinstance(admitted, ToolResult):
             return admitted
         await asyncio.sleep(admitted.delay)
@@ -152,19 +163,27 @@ class ToolBox:
         result = await slot.runner.arun(admitted.arguments)
         return self._finish(admitted, result, time.perf_counter() - started)
 
-    def call_many(self, calls: Sequence[ToolCall | CallError]) -> list[ToolResult]:
-        """Run the calls of one response together; results stand in the order of the calls."""
-        if len(calls) < 2:
-            return [self.call(call) for call in calls]
-        jobs = [callers.submit(lambda call=call: self.call(call)) for call in calls]
+    def call_many(
+        self, calls: Sequence[ToolCall | CallError], inject: Sequence[str | None] | None = None
+    ) -> list[ToolResult]:
+        """Run the calls of one response together; results stand in the order of the calls.
+
+        inject: for each call as in `call`; without it none fails on purpose.
+        """
+        pairs = _paired(calls, inject)
+        if len(pairs) < 2:
+            return [self.call(*pair) for pair in pairs]
+        jobs = [callers.submit(lambda pair=pair: self.call(*pair)) for pair in pairs]
         return [job.result() for job in jobs]
 
-    async def acall_many(self, calls: Sequence[ToolCall | CallError]) -> list[ToolResult]:
+    async def acall_many(
+        self, calls: Sequence[ToolCall | CallError], inject: Sequence[str | None] | None = None
+    ) -> list[ToolResult]:
         """As `call_many`, without blocking the event loop."""
-        return list(await asyncio.gather(*(self.acall(call) for call in calls)))
+        return list(await asyncio.gather(*(self.acall(*pair) for pair in _paired(calls, inject))))
 
     def metrics(self) -> dict[str, dict[str, Any]]:
-        """For each tool: calls, errors by code, cache_hits, cache_misses, seconds_p50, seconds_p95.
+        """For each tool: calls, errors by code, injected, cache_hits, cache_misses, seconds_p50, seconds_p95.
 
         Calls that reached no tool (unreadable, unknown) stand under "(no tool)", once there is one.
         """
@@ -172,7 +191,7 @@ class ToolBox:
         strangers = self._strangers.report()
         return {**report, NO_TOOL: strangers} if strangers["calls"] else report
 
-    def _admit(self, call: ToolCall | CallError) -> _Admitted | ToolResult:
+    def _admit(self, call: ToolCall | CallError, inject: str | None) -> _Admitted | ToolResult:
         """Everything before the cache: the call may go on, or this is its result."""
         if isinstance(call, CallError):
             return self._refuse(call.code, call.message)
@@ -187,17 +206,19 @@ class ToolBox:
             self._opened.open_unless_closed()
         except (ToolError, ToolOpenError) as error:
             return self._settle(slot, from_exception(error))
+        if inject is not None:
+            return self._settle(slot, injected_result(inject, slot.tool.timeout))
         delay = slot.rate.reserve(wait=self._wait)
         if delay is None:
             problem = f"{call.name} may be called once in {slot.tool.min_interval:g} s; try again later"
             return self._settle(slot, ToolResult.failure(ErrorCode.RATE_LIMITED, problem))
-        return _Admitted(slot, arguments, delay)
+        return _Admitted(slot, arguments, canonical(arguments) if slot.tool.cacheable else "", delay)
 
     def _look_up(self, admitted: _Admitted) -> ToolResult | None:
         slot = admitted.slot
         if not slot.tool.cacheable:
             return None
-        kept = self._cache.get(slot.tool.name, canonical(admitted.arguments))
+        kept = self._cache.get(slot.tool.name, admitted.key)
         slot.tally.looked_up(hit=kept is not None)
         if kept is None:
             return None
@@ -212,7 +233,7 @@ class ToolBox:
             cached=False, seconds=seconds, truncated=text != result.text
         )
         if admitted.slot.tool.cacheable:
-            self._cache.put(admitted.slot.tool.name, canonical(admitted.arguments), result)
+            self._cache.put(admitted.slot.tool.name, admitted.key, result)
         admitted.slot.tally.finished(result, seconds)
         return result
 
@@ -227,6 +248,12 @@ class ToolBox:
         result = ToolResult.failure(code, truncate(message, self._max_result_chars))
         self._strangers.finished(result, None)
         return result.with_metrics(cached=False, seconds=0.0)
+
+
+def _paired(
+    calls: Sequence[ToolCall | CallError], inject: Sequence[str | None] | None
+) -> list[tuple[ToolCall | CallError, str | None]]:
+    return list(zip(calls, [None] * len(calls) if inject is None else inject, strict=True))
 
 
 class _Opened:

@@ -19,7 +19,7 @@ from rich.table import Table
 from agentr1_train.config import ModelConfig, Recipe, RolloutConfig
 from agentr1_train.env_pool import EnvAttributes, EnvPool, TextEnv
 from agentr1_train.errors import ConfigError, UnknownNameError
-from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow, write_evaluation
+from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow, open_evaluation_pool, write_evaluation
 from agentr1_train.flow import AgentFlow, Episode
 from agentr1_train.renderer import Observation, Renderer, load_tokenizer, newest_text
 from agentr1_train.rollout import Progress
@@ -86,14 +86,14 @@ def run_baselines(
         with _loaded(recipe, recipe.model, device) as (renderer, sampler):
             for name in options.strategies:
                 overlay = options.react_kwargs if name == "react" else {}
-                with EnvPool(recipe.env, extra_kwargs={**recipe.env.eval_kwargs, **overlay}) as pool:
+                with open_evaluation_pool(recipe.env, overlay) as pool:
                     flow = make_flow(name, renderer, recipe, options)
                     if name != "retrieve_then_read" or _search_tool(pool, options.search_tool):
                         results[name] = _evaluate(name, pool, sampler, flow, recipe, progress)
     if options.trained:
         with (
             _loaded(recipe, replace(recipe.model, path=options.trained), device) as (renderer, sampler),
-            EnvPool(recipe.env, extra_kwargs=recipe.env.eval_kwargs) as pool,
+            open_evaluation_pool(recipe.env) as pool,
         ):
             flow = evaluation_flow(renderer, recipe.rollout, recipe.evaluation)
             results[TRAINED] = _evaluate(TRAINED, pool, sampler, flow, recipe, progress)

@@ -28,7 +28,7 @@ class EnvConfig:
     kwargs: dict[str, Any] = field(default_factory=dict)
     """Keyword arguments of ``gymnasium.make``."""
     eval_kwargs: dict[str, Any] = field(default_factory=dict)
-    """Laid over ``kwargs`` for evaluation (another split)."""
+    """Laid over ``kwargs`` for evaluation (another split). What is for training only must be turned off here."""
     reset_timeout_s: float = 60.0
     """Seconds ``reset`` may take; past it the trajectory ends as ``error``."""
     step_timeout_s: float = 60.0

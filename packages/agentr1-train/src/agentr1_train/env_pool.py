@@ -126,6 +126,8 @@ class EnvPool:
         self.env_id = config.id
         self.task_ids: tuple[str, ...] | None = None
         """Names of all tasks, where the environment tells them."""
+        self.training_only: tuple[str, ...] = ()
+        """Settings of the environment that an evaluation refuses, where it tells them."""
         self._config = config
         self._kwargs = {**config.kwargs, **(extra_kwargs or {})}
         self._count = itertools.count()
@@ -137,6 +139,7 @@ class EnvPool:
             self.task_ids = _task_ids(first)
         except Exception as error:
             raise EnvironmentLoadError(f"{config.id}: its task_ids failed: {type(error).__name__}: {error}") from error
+        self.training_only = tuple(first.attribute("training_only") or ())
 
     def __enter__(self) -> "EnvPool":
         return self

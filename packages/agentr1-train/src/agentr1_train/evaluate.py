@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentr1_train.config import EvaluationConfig, RolloutConfig
+from agentr1_train.config import EnvConfig, EvaluationConfig, RolloutConfig
 from agentr1_train.env_pool import EnvPool
 from agentr1_train.errors import ConfigError
 from agentr1_train.flow import AgentEnvLoop, AgentFlow
@@ -102,6 +102,22 @@ class Evaluation:
 def evaluation_flow(renderer: Renderer, rollout: RolloutConfig, settings: EvaluationConfig) -> AgentEnvLoop:
     """Return the default flow with the evaluation's temperature and top-p."""
     return AgentEnvLoop(renderer, replace(rollout, temperature=settings.temperature, top_p=settings.top_p))
+
+
+def open_evaluation_pool(config: EnvConfig, overlay: Mapping[str, Any] | None = None) -> EnvPool:
+    """Return environments with ``env.eval_kwargs``, and ``overlay`` on top.
+
+    Raises:
+        ConfigError: a setting in force is for training only (the environment tells: ``training_only``).
+    """
+    pool = EnvPool(config, extra_kwargs={**config.eval_kwargs, **(overlay or {})})
+    if pool.training_only:
+        pool.close()
+        raise ConfigError(
+            f"{config.id}: {', '.join(pool.training_only)} of env.kwargs is for training only, and env.eval_kwargs "
+            f"does not turn it off. Do it there: eval_kwargs = {{{pool.training_only[0]} = 0.0}}."
+        )
+    return pool
 
 
 def evaluate(

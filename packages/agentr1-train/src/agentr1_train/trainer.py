@@ -23,7 +23,7 @@ from agentr1_train.critic import load_critic
 from agentr1_train.engine.deepspeed import DeepSpeedEngine, FrozenModel
 from agentr1_train.env_pool import EnvPool
 from agentr1_train.errors import CheckpointError, ConfigError, RolloutError
-from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow, write_evaluation
+from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow, open_evaluation_pool, write_evaluation
 from agentr1_train.experience import Experience, Models, build_experience
 from agentr1_train.flow import AgentEnvLoop, AgentFlow
 from agentr1_train.losses import adapt_kl_coef
@@ -225,7 +225,7 @@ def open_run(recipe: Recipe, resume: bool = False) -> Iterator[Run]:
         tokenizer = load_tokenizer(recipe.model.path, recipe.model.chat_template)
         renderer = Renderer(tokenizer, context=recipe.rollout.context, path=recipe.model.path)
         pool = stack.enter_context(EnvPool(recipe.env))
-        evaluation_pool = stack.enter_context(_evaluation_pool(recipe)) if recipe.evaluation.episodes else None
+        evaluation_pool = stack.enter_context(open_evaluation_pool(recipe.env)) if recipe.evaluation.episodes else None
         sampler = build_sampler(recipe.sampler, recipe.model, tokenizer, device)
         stack.callback(sampler.close)
         checkpoint = latest(folder) if resume else None
@@ -279,7 +279,7 @@ def evaluate_only(recipe: Recipe, name: str = "evaluation") -> Evaluation:
     device = distributed.init(recipe.engine.device, recipe.engine.threads)
     tokenizer = load_tokenizer(recipe.model.path, recipe.model.chat_template)
     with (
-        _evaluation_pool(recipe) as pool,
+        open_evaluation_pool(recipe.env) as pool,
         contextlib.closing(build_sampler(recipe.sampler, recipe.model, tokenizer, device)) as sampler,
     ):
         return evaluate_policy(recipe, pool, tokenizer, sampler, name)
@@ -303,10 +303,6 @@ def evaluate_policy(recipe: Recipe, pool: EnvPool, tokenizer: Any, sampler: Samp
     if distributed.is_main():
         write_evaluation(evaluation, Path(recipe.run_dir) / "evaluations")
     return evaluation
-
-
-def _evaluation_pool(recipe: Recipe) -> EnvPool:
-    return EnvPool(recipe.env, extra_kwargs=recipe.env.eval_kwargs)
 
 
 def _check_folder(folder: Path, resume: bool) -> None:

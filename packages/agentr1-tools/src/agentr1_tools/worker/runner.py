@@ -16,18 +16,13 @@ from typing import Any
 
 from agentr1_tools.base import BaseTool
 from agentr1_tools.errors import ErrorCode, ToolOpenError
-from agentr1_tools.result import ToolResult
+from agentr1_tools.result import ToolResult, timeout_result
 from agentr1_tools.worker import processes
 from agentr1_tools.worker.channel import Channel, ChannelClosed
 from agentr1_tools.worker.nursery import NurseryError, NurseryGoneError, shared
 from agentr1_tools.worker.serve import OPEN_SECONDS, guard
 
 _log = logging.getLogger(__name__)
-
-
-def timeout_result(seconds: float) -> ToolResult:
-    """The predefined result of a call that passed its limit."""
-    return ToolResult.failure(ErrorCode.TIMEOUT, f"the tool gave no answer within {seconds:g} s")
 
 
 class Worker:
@@ -53,11 +48,10 @@ class Worker:
             raise ToolOpenError(str(answer["error"]))
         self._ready = True
 
-    def call(self, params: dict[str, Any], seconds: float) -> ToolResult:
-        """One call. Raises TimeoutError and ChannelClosed; after either the worker is of no more use."""
-        self._channel.send({"params": params, "timeout": seconds})
-        answer = self._channel.receive(seconds)
-        return ToolResult(**answer)
+    def ask(self, what: dict[str, Any], seconds: float) -> Any:
+        """One request. Raises TimeoutError and ChannelClosed; after either the worker is of no more use."""
+        self._channel.send({**what, "timeout": seconds})
+        return self._channel.receive(seconds)
 
     def alive(self) -> bool:
         """False once the process has ended."""
@@ -127,13 +121,25 @@ class ProcessRunner:
 
     def run(self, params: dict[str, Any]) -> ToolResult:
         """One call in a free worker; waiting for one is not on the clock of the call."""
+        answer = self._ask({"params": params})
+        return answer if isinstance(answer, ToolResult) else ToolResult(**answer)
+
+    def run_batch(self, batch: list[dict[str, Any]]) -> list[ToolResult] | None:
+        """Many calls in one worker; None when they failed together, and can run one by one."""
+        answer = self._ask({"batch": batch})
+        if isinstance(answer, ToolResult):
+            return [answer for _ in batch] if self._closed else None
+        return answer and [ToolResult(**item) for item in answer]
+
+    def _ask(self, what: dict[str, Any]) -> Any:
+        """What a worker answers to a request, or the ToolResult that says why it did not."""
         limit = self._tool.timeout
         try:
             worker = self._take()
         except ToolOpenError as error:
             return _closed() if self._closed else _not_opened(error)
         try:
-            result = worker.call(params, limit)
+            answer = worker.ask(what, limit)
         except TimeoutError:
             self._replace(worker)
             return timeout_result(limit)
@@ -147,7 +153,7 @@ class ProcessRunner:
             self._replace(worker)
             raise
         self._give_back(worker)
-        return result
+        return answer
 
     def close(self) -> None:
         """End all workers; calls that run end as CANCELLED."""

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from agentr1_tools.base import BaseTool
 from agentr1_tools.errors import ErrorCode
-from agentr1_tools.result import ToolResult, from_exception, normalise
+from agentr1_tools.result import ToolResult, from_exception, normalise, normalise_batch
 from agentr1_tools.worker import processes
 from agentr1_tools.worker.channel import Channel, ChannelClosed
 
@@ -105,12 +105,15 @@ def serve(channel: Channel, tool: BaseTool) -> None:
             break
         # Holds even when the parent is gone and the tool keeps the interpreter lock: the kernel ends this process.
         signal.setitimer(signal.ITIMER_REAL, float(request["timeout"]) + _BACKSTOP_SECONDS)
-        result = _execute(tool, request["params"], runner)
+        if "batch" in request:
+            answer: Any = _execute_batch(tool, request["batch"], runner)
+        else:
+            answer = _as_message(_execute(tool, request["params"], runner))
         signal.setitimer(signal.ITIMER_REAL, 0)
         if processes.has_children():
             processes.kill_below(os.getpid(), keep=own)
             processes.reap_killed(keep=own)
-        _answer(channel, result)
+        _answer(channel, answer)
     runner.close()
     tool.close()
 
@@ -125,15 +128,32 @@ def _execute(tool: BaseTool, params: dict[str, Any], runner: asyncio.Runner) -> 
         return from_exception(error)
 
 
+def _execute_batch(tool: BaseTool, batch: list[dict[str, Any]], runner: asyncio.Runner) -> list[dict[str, Any]] | None:
+    """Messages of a batch, or None when it failed as a whole."""
+    try:
+        returned: object = tool.execute_batch(batch)
+        if inspect.isawaitable(returned):
+            returned = runner.run(_await(returned))
+        results = normalise_batch(returned, len(batch))
+    except BaseException as error:
+        print(f"agentr1-tools worker of {tool.name}: a batch failed: {error!r}", file=sys.stderr, flush=True)
+        return None
+    return None if results is None else [_as_message(result) for result in results]
+
+
 async def _await(awaitable: Any) -> object:
     return cast(object, await awaitable)
 
 
-def _answer(channel: Channel, result: ToolResult) -> None:
+def _answer(channel: Channel, answer: dict[str, Any] | list[dict[str, Any]] | None) -> None:
     try:
-        channel.send(_as_message(result))
+        channel.send(answer)
     except ValueError as error:
-        channel.send(_as_message(ToolResult.failure(ErrorCode.INVALID_RESULT, f"the result is too large: {error}")))
+        if isinstance(answer, dict):
+            failure = ToolResult.failure(ErrorCode.INVALID_RESULT, f"the result is too large: {error}")
+            channel.send(_as_message(failure))
+        else:  # too large together; one by one they may not be
+            channel.send(None)
 
 
 def _as_message(result: ToolResult) -> dict[str, Any]:

@@ -1,0 +1,23 @@
+"""The benchmarks run: at small sizes, to the end, with a figure in every table."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_benchmark_of_tools_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks/bench_tools.py", "--quick"], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for row in (
+        "box, a worker process",
+        "box, answered from the cache",
+        "cache on",
+        "HTTP retriever, 5 ms a request",
+        "wiki_search's index",
+        "the loop, from an event loop",
+    ):
+        assert row in done.stdout

@@ -1,0 +1,36 @@
+"""The page on known faults: every test it names exists, and no fault stands there without one."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/reference/known_faults.md"
+NAMED = re.compile(r"`([\w/.-]+\.py)::(\w+)`")
+
+
+def rows() -> list[list[str]]:
+    """Cells of each fault's row."""
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in cells if row[0] != "fault" and not set(row[0]) <= {"-", " "}]
+
+
+def test_every_kind_of_fault_of_tools_is_there() -> None:
+    assert len(rows()) >= 15
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
+def test_the_tests_of_a_fault_exist(row: list[str]) -> None:
+    fault, seen, here, tests = row
+    assert fault
+    assert seen
+    assert here
+    named = NAMED.findall(tests)
+    assert named, f"{fault}: names no test"
+    for path, name in named:
+        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        functions = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+        assert name in functions, f"{fault}: {path} has no {name}"
