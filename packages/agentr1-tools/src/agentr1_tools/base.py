@@ -27,6 +27,7 @@ class BaseTool:
     risky: must run in a sandbox.
     cooperative: `execute` lets other threads run and comes back by itself, so it may share the process. A tool that
         does not declare it runs in a worker process, which can be killed at the limit.
+    proxy: stands for a tool elsewhere and bears that tool's name, whatever its entry point is called.
     """
 
     name: str = ""
@@ -37,6 +38,7 @@ class BaseTool:
     min_interval: float = 0.0
     risky: bool = False
     cooperative: bool = False
+    proxy: bool = False
 
     def open(self) -> None:
         """Get ready: called once in the process that will execute, before the first call."""
