@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from mcp.server.mcpserver import Audio, Image, MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import BlobResourceContents, CallToolResult, EmbeddedResource, ResourceLink, TextContent
 
 server = MCPServer("probe")
@@ -40,7 +41,7 @@ def nap(seconds: float) -> str:
 @server.tool()
 def refuse() -> str:
     """Fail."""
-    raise ValueError("the lake froze over")
+    raise ToolError("the lake froze over")
 
 
 @server.tool(structured_output=False)

@@ -76,6 +76,6 @@ def test_the_console_script_serves_a_corpus_and_the_client_reads_it(start_server
     ]
     assert [len(found), found[0].passage.id] == [4, 3]
     weird = retriever.search("yankovic")[0].passage
-    assert (weird.id, weird.title, weird.text) == ("w", '"Weird Al" Yankovic', "A musician.\n\nHe parodies.")
+    assert (weird.id, weird.title, weird.text) == ("w", '"Weird Al" Yankovic', "A musician. He parodies.")
     assert retriever.search("empty")[0].passage.text == ""
     retriever.close()

@@ -104,7 +104,7 @@ def test_contents_are_a_title_and_a_text(tmp_path):
     ]
     passages = read_passages(write(tmp_path / "corpus.jsonl", rows))
     assert [(passage.id, passage.title, passage.text) for passage in passages] == [
-        ("a", "Oslo", "A city.\nA fjord."),
+        ("a", "Oslo", "A city. A fjord."),
         ("b", 'Bare "title"', "Text."),
         ("c", "One line", "One line"),
         ("d", "T", "t"),

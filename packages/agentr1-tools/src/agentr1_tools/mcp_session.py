@@ -12,7 +12,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import httpx2
@@ -124,6 +124,8 @@ class McpSession:
             async with asyncio.timeout(seconds):
                 connection = await self._connected()
                 return await connection.run(connection.client.call_tool(name, arguments))
+        except ToolError:
+            raise
         except TimeoutError:
             raise ToolError(ErrorCode.TIMEOUT, f"the tool gave no answer within {seconds:g} s") from None
         except MCPError as error:
@@ -218,7 +220,7 @@ class _Connection:
     def _failure(self) -> ToolError:
         error = None if self._task.cancelled() else self._task.exception()
         while isinstance(error, BaseExceptionGroup):  # what the task groups inside the SDK wrapped
-            error = error.exceptions[0]
+            error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
         said = self._said.text()
         problem = f"{type(error).__name__}: {error}" if error is not None else "the connection ended"
         last_words = f"; it said last: {said}" if said else ""

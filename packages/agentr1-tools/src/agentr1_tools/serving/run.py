@@ -1,6 +1,7 @@
 """Runs an application on a port until Ctrl-C or SIGTERM, and says in one line each when it starts and stops."""
 
 import contextlib
+import logging
 import signal
 import socket
 from types import FrameType
@@ -19,6 +20,7 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if not self.should_exit:
             print(f"agentr1-tools: stopping; requests at work have {GRACE_SECONDS} s (Ctrl-C again: none)", flush=True)
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a request that is cut off now is no fault
         super().handle_exit(sig, frame)
 
 
@@ -50,13 +52,15 @@ def run(app: App, host: str, port: int, what: str) -> None:
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family, backlog=1024)
-    except (OSError, OverflowError) as error:
-        problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ToolConfigError(
-            f"cannot listen on {host}, port {port}: {problem}; choose another --host or --port (0 takes a free port)"
-        ) from None
+    problem = "a port is a number from 0 to 65535"
+    if 0 <= port <= 65535:
+        try:
+            return socket.create_server((host, port), family=family, backlog=1024)
+        except OSError as error:
+            problem = (error.strerror or str(error)).partition(" (while")[0]
+    raise ToolConfigError(
+        f"cannot listen on {host}, port {port}: {problem}; choose another --host or --port (0 takes a free port)"
+    )
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
