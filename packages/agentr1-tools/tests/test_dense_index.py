@@ -95,6 +95,9 @@ def test_scores_are_the_inner_products_in_full(index, model):
     np.testing.assert_allclose([hit.score for hit in hits], np.sort(expected)[::-1], atol=1e-5)
     assert [hit.passage.id for hit in index.search(query, 5)] == [hit.passage.id for hit in hits[:5]]
     assert index.search(query, 0) == index.search("  ", 3) == []
+    several = index.search_many([query, "", *PARAPHRASES], 3)
+    for asked, hits in zip([query, "", *PARAPHRASES], several, strict=True):
+        assert [hit.passage for hit in hits] == [hit.passage for hit in index.search(asked, 3)]
 
 
 def test_ties_go_by_corpus_order(model):

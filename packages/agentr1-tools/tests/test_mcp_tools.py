@@ -57,9 +57,14 @@ def http_server():
         process.wait()
 
 
-def test_a_stdio_servers_tools_are_tools(open_box, no_process_left):
-    tools = mcp_tools(STDIO, timeout=PATIENCE)
-    box = open_box(tools)
+@pytest.fixture(scope="module")
+def box():
+    """All tools of one stdio server, open for the tests that only call them."""
+    with ToolBox(mcp_tools(STDIO, timeout=PATIENCE)) as box:
+        yield box
+
+
+def test_a_stdio_servers_tools_are_tools(box):
     assert box.names == ["add", "say_it_loud", "process_id", "nap", "refuse", "show", "attach", "secret"]
     function = box.schemas[0]["function"]
     assert function["description"] == "Add two whole numbers."
@@ -72,11 +77,9 @@ def test_a_stdio_servers_tools_are_tools(open_box, no_process_left):
     failed = box.call(ToolCall("refuse"))
     assert failed.error == "EXECUTION_ERROR"
     assert "the lake froze over" in failed.text
-    box.close()
 
 
-def test_what_a_text_model_cannot_read_is_named(open_box):
-    box = open_box(mcp_tools(STDIO, names=["show", "attach"], timeout=PATIENCE))
+def test_what_a_text_model_cannot_read_is_named(box):
     shown = box.call(ToolCall("show"))
     assert shown.text == ("a pixel:\n[image, image/png, 6 bytes: not shown]\n[audio, audio/wav, 5 bytes: not shown]")
     assert shown.metrics["unread"] == 2
@@ -100,8 +103,8 @@ def test_results_of_every_kind():
 
 
 def test_one_session_for_all_tools_of_a_server_open_while_one_of_them_is(no_process_left):
-    first, second = mcp_tools(STDIO, names=["process_id", "add"], timeout=PATIENCE)
-    third = load_tool("mcp", tool="process_id", command=STDIO, prefix="other_", timeout=PATIENCE)
+    first, second = mcp_tools(STDIO, names=["process_id", "add"], env={"PROBE": "one"}, timeout=PATIENCE)
+    third = load_tool("mcp", tool="process_id", command=STDIO, env={"PROBE": "one"}, prefix="other_", timeout=PATIENCE)
     with ToolBox([first, second, third]) as box:
         pids = {box.call(ToolCall(name)).data["result"] for name in ("process_id", "other_process_id")}
         assert len(pids) == 1
@@ -114,7 +117,7 @@ def test_one_session_for_all_tools_of_a_server_open_while_one_of_them_is(no_proc
 
 
 def test_a_stdio_server_that_dies_is_NETWORK_ERROR_and_the_next_call_starts_another(open_box):
-    box = open_box(mcp_tools(STDIO, names=["nap", "process_id"], timeout=PATIENCE))
+    box = open_box(mcp_tools(STDIO, names=["nap", "process_id"], env={"PROBE": "mortal"}, timeout=PATIENCE))
     pid = box.call(ToolCall("process_id")).data["result"]
     results = []
     caller = threading.Thread(target=lambda: results.append(box.call(ToolCall("nap", {"seconds": 50}))))
@@ -149,9 +152,9 @@ def test_an_http_server_that_dies_is_NETWORK_ERROR_until_it_is_back(open_box, ht
 
 
 def test_a_call_past_its_limit_is_TIMEOUT_and_the_session_lives_on(open_box):
-    (nap,) = mcp_tools(STDIO, names=["nap"])
-    nap.timeout = 0.3
-    pid = load_tool("mcp", tool="process_id", command=STDIO, timeout=PATIENCE)
+    napping = {"PROBE": "napping"}  # a server of its own: nobody else waits for its nap
+    (nap,) = mcp_tools(STDIO, names=["nap"], env=napping, timeout=0.3)
+    pid = load_tool("mcp", tool="process_id", command=STDIO, env=napping, timeout=PATIENCE)
     box = open_box([nap, pid])
     before = box.call(ToolCall("process_id")).data
     started = time.perf_counter()
@@ -179,7 +182,7 @@ def test_a_server_that_does_not_start_says_why():
         mcp_tools(url="http://127.0.0.1:9/mcp")
 
 
-def test_a_wrong_set_up_is_said(monkeypatch):
+def test_a_wrong_set_up_is_said(box, monkeypatch):
     with pytest.raises(UnknownToolError, match=r"has no tool 'ad'; did you mean 'add'\?"):
         McpTool("ad", command=STDIO)
     for wrong in ({}, {"command": STDIO, "url": "http://x"}):

@@ -89,6 +89,27 @@ def test_the_retriever_protocol(open_box, retriever):
     ]
 
 
+def test_calls_that_meet_ask_the_retriever_once(retriever):
+    def answer(body):
+        hits = [[{"contents": f'"{query} {rank}"\nText.'} for rank in range(body["topk"])] for query in body["queries"]]
+        return 200, {"result": hits}
+
+    retriever.answer = answer
+    search = WikiSearch(retriever_url=retriever.url, timeout=10)
+    batch = [{"query": "oslo"}, {"query": "bergen", "max_results": 1}, {"query": "oslo", "max_results": 7}]
+    together = search.execute_batch(batch)
+    assert [seen[1]["queries"] for seen in retriever.seen] == [["oslo", "bergen", "oslo"]]
+    assert [len(result["data"]) for result in together] == [5, 1, 7]
+    assert together == [search.execute(params) for params in batch]
+    search.close()
+
+
+def test_a_batch_of_the_local_corpus_answers_as_single_calls_do():
+    search = WikiSearch(index=INDEX)
+    batch = [{"query": f"town {number}", "max_results": number % 5 + 1} for number in range(9)] + [{"query": "volcano"}]
+    assert search.execute_batch(batch) == [search.execute(params) for params in batch]
+
+
 def test_documents_without_scores_are_read(open_box, retriever):
     retriever.answer = lambda body: (200, {"result": [[{"contents": '"Oslo"\nA city.'}]]})
     result = open_box([WikiSearch(retriever_url=f"{retriever.url}/retrieve")]).call(
@@ -99,7 +120,15 @@ def test_documents_without_scores_are_read(open_box, retriever):
 
 
 @pytest.mark.parametrize(
-    "answer", [(500, {}), (200, b"no json"), (200, {"results": []}), (200, {"result": [[{"document": {}}]]}), (200, [])]
+    "answer",
+    [
+        (500, {}),
+        (200, b"no json"),
+        (200, {"results": []}),
+        (200, {"result": [[{"document": {}}]]}),
+        (200, []),
+        (200, {"result": []}),
+    ],
 )
 def test_a_retriever_that_fails_is_NETWORK_ERROR(open_box, retriever, answer):
     retriever.answer = lambda body: answer

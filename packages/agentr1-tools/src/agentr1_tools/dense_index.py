@@ -61,10 +61,17 @@ class DenseIndex:
 
     def search(self, query: str, k: int = 5) -> list[Hit]:
         """The `k` passages whose vectors have the largest inner product with the query's, ties by corpus order."""
-        if not query.strip() or k < 1:
-            return []
-        scores: NDArray[np.float32] = self.vectors @ self._embedder.embed([query], "query")[0]
-        k = min(k, len(self.passages))
+        return self.search_many([query], k)[0]
+
+    def search_many(self, queries: Sequence[str], k: int = 5) -> list[list[Hit]]:
+        """As `search`, one list for each query, all embedded together."""
+        scores = self._embedder.embed(queries, "query") @ self.vectors.T
+        return [
+            self._best(row, min(k, len(self.passages))) if query.strip() and k > 0 else []
+            for query, row in zip(queries, scores, strict=True)
+        ]
+
+    def _best(self, scores: NDArray[np.float32], k: int) -> list[Hit]:
         found = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
         best = found[np.argsort(-scores[found], kind="stable")][:k]
         return [Hit(self.passages[int(index)], float(scores[index])) for index in best]

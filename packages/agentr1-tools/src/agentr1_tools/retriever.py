@@ -6,7 +6,7 @@ document holds `contents`, whose first line is the title in quotes; it may hold 
 server's side of the same protocol is `serving.retriever_app`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from agentr1_tools.errors import ErrorCode, ToolError
@@ -17,7 +17,7 @@ PATH = "/retrieve"
 
 
 class HttpRetriever:
-    """A retriever at an address, with or without `/retrieve` at its end. It asks one query at a time."""
+    """A retriever at an address, with or without `/retrieve` at its end."""
 
     def __init__(self, url: str, timeout: float) -> None:
         self._http = HttpClient(url.rstrip("/").removesuffix(PATH), "the retriever")
@@ -32,13 +32,20 @@ class HttpRetriever:
         self._http.close()
 
     def search(self, query: str, k: int = 5) -> list[Hit]:
-        """What the retriever holds best, at most `k`. Raises ToolError (TIMEOUT, NETWORK_ERROR)."""
-        body = {"queries": [query], "topk": k, "return_scores": True}
+        """What the retriever finds, at most `k`. Raises ToolError (TIMEOUT, NETWORK_ERROR)."""
+        return self.search_many([query], k)[0]
+
+    def search_many(self, queries: Sequence[str], k: int = 5) -> list[list[Hit]]:
+        """As `search`, one list for each query, all asked in one request."""
+        body = {"queries": list(queries), "topk": k, "return_scores": True}
         status, answer = self._http.post(PATH, body, self.timeout)
         if status != 200:
             raise ToolError(ErrorCode.NETWORK_ERROR, f"the retriever answered {status}: {str(answer)[:200]}")
         try:
-            return [_hit(entry, rank) for rank, entry in enumerate(answer["result"][0][:k])]
+            return [
+                [_hit(entry, rank) for rank, entry in enumerate(hits[:k])]
+                for _, hits in zip(queries, answer["result"], strict=True)
+            ]
         except (AttributeError, LookupError, TypeError, ValueError) as error:
             problem = f"the retriever's answer cannot be read: {type(error).__name__}: {error}"
             raise ToolError(ErrorCode.NETWORK_ERROR, problem) from None

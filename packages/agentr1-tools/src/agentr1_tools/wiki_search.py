@@ -13,7 +13,7 @@ from agentr1_tools.base import BaseTool, ToolReturn
 from agentr1_tools.errors import ToolConfigError
 from agentr1_tools.extras import require
 from agentr1_tools.retriever import HttpRetriever
-from agentr1_tools.wiki_index import Searcher, WikiIndex
+from agentr1_tools.wiki_index import Hit, Searcher, WikiIndex
 
 RetrieverKind = Literal["bm25", "dense"]
 LOCAL_SECONDS, DENSE_SECONDS, HTTP_SECONDS = 0.3, 2.0, 0.5
@@ -99,18 +99,18 @@ class WikiSearch(BaseTool):
 
     def execute(self, params: dict[str, Any]) -> ToolReturn:
         """Search, and return the passages as data and as numbered text."""
-        query, limit = str(params["query"]), int(params.get("max_results", self._max_results))
-        found = [
-            {
-                "title": hit.passage.title,
-                "text": hit.passage.text,
-                "score": round(hit.score, 4),
-                "id": hit.passage.id,
-            }
-            for hit in self._searcher().search(query, limit)
-        ]
-        lines = [f"[{rank}] {hit['title']}\n{hit['text']}" for rank, hit in enumerate(found, start=1)]
-        return {"status": "success", "data": found, "text": "\n\n".join(lines) or f"No passage found for {query!r}."}
+        query, limit = self._wanted(params)
+        return _as_result(query, self._searcher().search(query, limit))
+
+    def execute_batch(self, batch: list[dict[str, Any]]) -> list[ToolReturn]:
+        """As `execute`; of a retriever all queries are asked in one request, and a model embeds them together."""
+        wanted = [self._wanted(params) for params in batch]
+        most = max((limit for _, limit in wanted), default=1)
+        found = self._searcher().search_many([query for query, _ in wanted], most)
+        return [_as_result(query, hits[:limit]) for (query, limit), hits in zip(wanted, found, strict=True)]
+
+    def _wanted(self, params: dict[str, Any]) -> tuple[str, int]:
+        return str(params["query"]), int(params.get("max_results", self._max_results))
 
     def _searcher(self) -> Searcher:
         if self._http is not None:
@@ -120,6 +120,15 @@ class WikiSearch(BaseTool):
             self.open()
         assert self.index is not None
         return self.index
+
+
+def _as_result(query: str, hits: list[Hit]) -> ToolReturn:
+    found = [
+        {"title": hit.passage.title, "text": hit.passage.text, "score": round(hit.score, 4), "id": hit.passage.id}
+        for hit in hits
+    ]
+    lines = [f"[{rank}] {hit['title']}\n{hit['text']}" for rank, hit in enumerate(found, start=1)]
+    return {"status": "success", "data": found, "text": "\n\n".join(lines) or f"No passage found for {query!r}."}
 
 
 def check_retriever(

@@ -39,7 +39,7 @@ def retriever_app(index: Searcher, default_topk: int = 3, limits: ServingLimits 
         return json_response({"status": "ok", "running": gate.running})
 
     def retrieve(body: QueryBody) -> Response:  # FastAPI runs it on a thread: a search takes the processor
-        found = [index.search(query, body.topk or default_topk) for query in body.queries]
+        found = index.search_many(body.queries, body.topk or default_topk)
         return json_response({"result": [[_as_json(hit, body.return_scores) for hit in hits] for hits in found]})
 
     app = FastAPI(title="agentr1-tools retriever", openapi_url=None)
