@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import threading
@@ -5,6 +6,7 @@ import time
 
 import pytest
 from agentr1_tools import ToolBox, ToolCall, load_tool
+from agentr1_tools.cli import main
 from agentr1_tools.errors import ToolConfigError, UnknownToolError
 from agentr1_tools.remote import RemoteTool, declarations, remote_tools
 
@@ -69,7 +71,7 @@ def test_a_server_that_is_killed_is_NETWORK_ERROR_until_it_is_back(start_server,
 
 def test_a_server_with_enough_to_do_says_so(start_server, open_box):
     arguments = ("--max-requests", "1", "--max-body-bytes", "200")
-    server = start_server("serve", "--tools", "nap", "calculator", "--port", "0", *arguments)
+    server = start_server("serve", "--tools", "nap", "calculator", "odd", "--port", "0", *arguments)
     box = open_box(remote_tools(server.url))
     caller = threading.Thread(target=lambda: box.call(ToolCall("nap", {"seconds": 3})))
     caller.start()
@@ -79,14 +81,18 @@ def test_a_server_with_enough_to_do_says_so(start_server, open_box):
     assert "try again later" in busy.text
     caller.join()
     assert box.call(ToolCall("calculator", {"expression": "1 + 1"})).data == 2
-    long = box.call(ToolCall("calculator", {"expression": "1" + " + 1" * 100}))
-    assert (long.error, "200 bytes" in long.text) == ("INVALID_ARGUMENT", True)
+    for size in (200, 3_000_000):
+        long = box.call(ToolCall("odd", {"text": "x" * size}))
+        assert (long.error, "200 bytes" in long.text) == ("INVALID_ARGUMENT", True)
 
 
-def test_by_name_as_a_recipe_names_it(start_server):
+def test_by_name_as_a_recipe_names_it(start_server, capsys):
     server = start_server("serve", "--tools", "calculator", "--port", "0")
     tool = load_tool("remote", url=server.url, tool="calculator")
     assert tool.name == "calculator"
+    config = json.dumps({"url": server.url, "tool": "calculator"})
+    assert main(["call", "remote", '{"expression": "6 * 7"}', "--config", config]) == 0
+    assert capsys.readouterr().out == "42\n"
     with ToolBox([tool, load_tool("remote", url=server.url, tool="calculator", prefix="far_")]) as box:
         assert box.names == ["calculator", "far_calculator"]
         assert box.call(ToolCall("far_calculator", {"expression": "6 * 7"})).data == 42

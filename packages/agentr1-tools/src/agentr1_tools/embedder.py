@@ -7,10 +7,11 @@ Read from `modules.json`, the pooling's `config.json`, `sentence_bert_config.jso
 refused by name. It downloads nothing and trains nothing. The only door of this package to torch and transformers.
 """
 
+import contextlib
 import hashlib
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from transformers import AutoModel, AutoTokenizer
+from transformers.utils import logging
 
 from agentr1_tools.errors import ToolConfigError, listed
 
@@ -49,9 +51,10 @@ class SentenceEmbedder:
         if not any(self.folder.glob("*.safetensors")):
             raise ToolConfigError(f"{self.folder} holds no *.safetensors; convert the weights to that format")
         self._tokenizer: Any = cast(Any, AutoTokenizer).from_pretrained(self.folder, local_files_only=True)
-        model: Any = cast(Any, AutoModel).from_pretrained(
-            self.folder, local_files_only=True, use_safetensors=True, dtype=torch.float32
-        )
+        with _quiet_transformers():
+            model: Any = cast(Any, AutoModel).from_pretrained(
+                self.folder, local_files_only=True, use_safetensors=True, dtype=torch.float32
+            )
         self._model: Any = model.eval()
         self.dimension = int(model.config.hidden_size)
         longest = self.config.max_tokens or int(self._tokenizer.model_max_length)
@@ -143,6 +146,20 @@ def _pooling(path: Path, *, with_prompts: bool) -> Pooling:
     if modes in ({"cls_token"}, {"cls"}):
         return "cls"
     raise ToolConfigError(f"{path}: pooling by {listed(modes)} is not supported; supported are mean and cls")
+
+
+@contextlib.contextmanager
+def _quiet_transformers() -> Generator[None]:
+    """Keep transformers from drawing a progress bar and from reporting what it loaded."""
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _json(path: Path, *, required: bool = False) -> Any:

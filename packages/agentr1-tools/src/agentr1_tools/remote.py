@@ -109,7 +109,7 @@ def _checked(tool: dict[str, Any]) -> dict[str, Any]:
 
 def _as_result(status: int, answer: Any) -> ToolResult:
     """The result a server sent. A body that holds none is a NETWORK_ERROR that names the HTTP status."""
-    fields = cast(Mapping[str, Any], answer) if isinstance(answer, Mapping) else {}
+    fields: Mapping[str, Any] = cast(Mapping[str, Any], answer) if isinstance(answer, Mapping) else {}
     if not {"status", "text"} <= fields.keys():
         problem = f"the tool server answered {status} without a result: {str(cast(object, answer))[:200]}"
         return ToolResult.failure(ErrorCode.NETWORK_ERROR, problem)
