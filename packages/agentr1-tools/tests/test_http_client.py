@@ -62,6 +62,11 @@ def test_json_there_and_back(wire):
     client.close()
 
 
+def test_a_proxy_is_not_asked_for_what_is_here(wire, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    assert wire(reply(b"5")).get("/x", 5) == (200, 5)
+
+
 def test_a_connection_that_breaks_is_tried_once_more(wire):
     assert wire(None, reply(b"5")).get("/x", 5) == (200, 5)
     assert len(wire.served) == 2

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from agentr1_tools import ToolBox, ToolCall, load_tool
 from agentr1_tools.errors import DuplicateNameError, MissingExtraError, ToolConfigError, UnknownToolError
-from agentr1_tools.mcp_tools import McpTool, as_result, mcp_tools
+from agentr1_tools.mcp_tools import as_result, mcp_tool, mcp_tools
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
 from mcp.types import (
@@ -173,6 +173,31 @@ def test_a_server_gets_the_environment_it_is_given_and_no_more(open_box, monkeyp
     assert box.call(ToolCall("secret")).text == "theirs"
 
 
+def test_headers_go_with_the_requests():
+    seen = []
+
+    def refuse(listener):
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # the test is over
+                return
+            with connection:
+                seen.append(connection.recv(65536))
+                connection.sendall(b"HTTP/1.1 401 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=refuse, args=(listener,))
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        with pytest.raises(ToolConfigError, match="cannot be used"):
+            mcp_tools(url=url, headers={"Authorization": "Bearer probe"})
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+    assert seen
+    assert all(b"authorization: bearer probe" in request.lower() for request in seen)
+
+
 def test_a_server_that_does_not_start_says_why():
     with pytest.raises(ToolConfigError, match=r"probe_server.py broken cannot be used: .*: probe: no licence found"):
         mcp_tools([*STDIO, "broken"])
@@ -184,7 +209,7 @@ def test_a_server_that_does_not_start_says_why():
 
 def test_a_wrong_set_up_is_said(box, monkeypatch):
     with pytest.raises(UnknownToolError, match=r"has no tool 'ad'; did you mean 'add'\?"):
-        McpTool("ad", command=STDIO)
+        mcp_tool("ad", command=STDIO)
     for wrong in ({}, {"command": STDIO, "url": "http://x"}):
         with pytest.raises(ToolConfigError, match="give either command="):
             mcp_tools(**wrong)
@@ -194,7 +219,7 @@ def test_a_wrong_set_up_is_said(box, monkeypatch):
         mcp_tools(url="http://x", env={"a": "b"})
     with pytest.raises(ToolConfigError, match="headers= is for"):
         mcp_tools(STDIO, headers={"a": "b"})
-    with pytest.raises(DuplicateNameError, match=r"'add' and another tool of .* are both 'p{64}' here"):
+    with pytest.raises(DuplicateNameError, match=r"'add' and 'Say-It.Loud' of .* are both 'p{64}' here"):
         mcp_tools(STDIO, prefix="p" * 64)
     monkeypatch.setitem(sys.modules, "mcp", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'agentr1-tools\[mcp\]'"):

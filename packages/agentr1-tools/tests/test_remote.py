@@ -98,6 +98,15 @@ def test_by_name_as_a_recipe_names_it(start_server, capsys):
         assert box.call(ToolCall("far_calculator", {"expression": "6 * 7"})).data == 42
 
 
+def test_a_server_configures_its_tools(start_server, tmp_path, open_box):
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text('{"title": "Oslo", "text": "Oslo is a city."}\n', encoding="utf-8")
+    config = json.dumps({"wiki_search": {"corpus": str(corpus), "timeout": 10}})
+    server = start_server("serve", "--tools", "wiki_search", "--port", "0", "--config", config)
+    box = open_box(remote_tools(server.url))
+    assert box.call(ToolCall("wiki_search", {"query": "oslo"})).text == "[1] Oslo\nOslo is a city."
+
+
 def test_a_tool_the_server_has_not(start_server):
     server = start_server("serve", "--tools", "calculator", "--port", "0")
     with pytest.raises(UnknownToolError, match=r"no tool 'calculater'; did you mean 'calculator'\? \(it has"):

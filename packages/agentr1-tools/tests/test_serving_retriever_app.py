@@ -1,4 +1,6 @@
+import asyncio
 import json
+import threading
 
 import httpx
 import pytest
@@ -49,6 +51,27 @@ async def test_without_scores_a_hit_is_the_document_and_the_default_decides_how_
 async def test_what_is_no_query_is_refused(client, body):
     answer = await client.post("/retrieve", json=body)
     assert (answer.status_code, answer.json()["error"]) == (422, "PARSE_ERROR")
+
+
+async def test_a_long_search_holds_up_nobody_else():
+    class Slow:
+        def search(self, query, k=5):
+            return self.search_many([query], k)[0]
+
+        def search_many(self, queries, k=5):
+            entered.set()
+            assert leave.wait(60)
+            return [[] for _ in queries]
+
+    entered, leave = threading.Event(), threading.Event()
+    transport = httpx.ASGITransport(retriever_app(Slow()))
+    async with httpx.AsyncClient(transport=transport, base_url="http://retriever", timeout=60) as client:
+        search = asyncio.create_task(client.post("/retrieve", json={"queries": ["a", "b"]}))
+        while not entered.is_set():
+            await asyncio.sleep(0.01)
+        assert (await client.get("/health")).json() == {"status": "ok", "running": 1}
+        leave.set()
+        assert (await search).json() == {"result": [[], []]}
 
 
 async def test_health(client):

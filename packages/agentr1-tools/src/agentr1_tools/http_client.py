@@ -87,11 +87,16 @@ class HttpClient:
     def _pool(self) -> httpx.Client:
         """This process's pool: a connection that a forked child shared with its parent would serve neither."""
         if self._client is None or self._client[0] != os.getpid():
-            self._client = os.getpid(), httpx.Client(limits=_LIMITS)
+            self._client = os.getpid(), httpx.Client(limits=_LIMITS, trust_env=not is_local(self.url))
         return self._client[1]
 
     def _failed(self, problem: object) -> ToolError:
         return ToolError(ErrorCode.NETWORK_ERROR, f"{self._what} at {self.url} cannot be used: {problem}")
+
+
+def is_local(url: str) -> bool:
+    """True for this machine's own addresses, to which the environment's proxy does not lead."""
+    return httpx.URL(url).host in ("127.0.0.1", "localhost", "::1")
 
 
 def _checked(url: str, what: str) -> str:

@@ -22,6 +22,7 @@ from mcp.types import CONNECTION_CLOSED, INVALID_PARAMS, REQUEST_TIMEOUT, CallTo
 from pydantic import ValidationError
 
 from agentr1_tools.errors import ErrorCode, ToolConfigError, ToolError
+from agentr1_tools.http_client import is_local
 from agentr1_tools.threads import background
 
 CONNECT_SECONDS = 60.0
@@ -238,7 +239,9 @@ class _Connection:
     async def _transport(self, stack: AsyncExitStack) -> AbstractAsyncContextManager[Any]:
         if self._address.url:
             limits = httpx2.Timeout(30.0, read=300.0)  # a server may hold a stream open; a call has a limit of its own
-            http = httpx2.AsyncClient(headers=dict(self._address.headers), timeout=limits)
+            http = httpx2.AsyncClient(
+                headers=dict(self._address.headers), timeout=limits, trust_env=not is_local(self._address.url)
+            )
             return streamable_http_client(self._address.url, http_client=await stack.enter_async_context(http))
         program, *arguments = self._address.command
         parameters = StdioServerParameters(command=program, args=arguments, env=dict(self._address.env))

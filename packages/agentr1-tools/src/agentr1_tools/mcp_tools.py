@@ -34,44 +34,14 @@ _NOT_IN_A_NAME = re.compile(r"[^a-z0-9_]")
 
 
 class McpTool(BaseTool):
-    """One tool of an MCP server.
-
-    tool: the tool's name there; here it is in lower case, with `_` for what a name may not hold.
-    command, env: how to start the server. url, headers: where it is, instead.
-    prefix: put in front of the name here, where two servers offer the same one.
-    timeout: seconds a call may take, connecting again included.
-    cacheable: equal arguments give equal results; no is the default, since a server's tool may do anything.
-
-    Raises ToolConfigError when the server cannot be asked, and UnknownToolError when it has no such tool.
-    """
+    """One tool of an MCP server; made by `mcp_tool` and `mcp_tools`."""
 
     cooperative = True
     proxy = True
 
-    def __init__(
-        self,
-        tool: str,
-        *,
-        command: Sequence[str] | None = None,
-        url: str | None = None,
-        env: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        prefix: str = "",
-        timeout: float = CALL_SECONDS,
-        cacheable: bool = False,
-    ) -> None:
-        session, known = _ask(command, url, env, headers)
-        self._become(session, _chosen(known, [tool], session)[0], prefix, timeout, cacheable)
-
-    @classmethod
-    def of(cls, session: "McpSession", tool: "Tool", prefix: str, timeout: float, cacheable: bool) -> "McpTool":
-        """The tool a server's list describes; the session is shared with the other tools of the list."""
-        made = cls.__new__(cls)
-        made._become(session, tool, prefix, timeout, cacheable)
-        return made
-
-    def _become(self, session: "McpSession", tool: "Tool", prefix: str, timeout: float, cacheable: bool) -> None:
-        self._session, self._tool = session, tool.name
+    def __init__(self, session: "McpSession", tool: "Tool", *, prefix: str, timeout: float, cacheable: bool) -> None:
+        self.session = session
+        self.name_there = tool.name
         self.name = (prefix + _NOT_IN_A_NAME.sub("_", tool.name.lower()))[:64]
         self.description = tool.description or tool.title or tool.name
         self.parameters = {"type": "object", "properties": {}, **tool.input_schema}
@@ -82,18 +52,23 @@ class McpTool(BaseTool):
     def open(self) -> None:
         """Join the server's session; the first tool of a server connects."""
         if not self._is_open:
-            self._session.open()
+            self.session.open()
             self._is_open = True
 
     def close(self) -> None:
         """Leave the session; the last tool of a server ends it."""
         if self._is_open:
             self._is_open = False
-            self._session.close()
+            self.session.close()
 
     async def execute(self, params: dict[str, Any]) -> ToolReturn:
         """Have the server run the call. Raises ToolError; see `McpSession.call`."""
-        return as_result(await self._session.call(self._tool, params, self.timeout))
+        return as_result(await self.session.call(self.name_there, params, self.timeout))
+
+
+def mcp_tool(tool: str, **settings: Any) -> McpTool:
+    """One tool of a server, by the server's name for it; the settings are the arguments of `mcp_tools`."""
+    return mcp_tools(names=[tool], **settings)[0]
 
 
 def mcp_tools(
@@ -107,20 +82,36 @@ def mcp_tools(
     timeout: float = CALL_SECONDS,
     cacheable: bool = False,
 ) -> list[McpTool]:
-    """All tools of a server, or those of these names (as the server spells them). Arguments as for McpTool.
+    """All tools of a server, or those of these names, as the server spells them.
 
-    The server is asked once, now, and let go again; opening the first of the tools connects for all of them. Raises as
-    McpTool does, and DuplicateNameError when two names become one here.
+    The server is asked once, now, and let go again; opening the first of its tools connects for all of them.
+
+    Args:
+        command: program and arguments that start the server.
+        url: where the server is, instead.
+        env: variables for the process, beside `PATH`, `HOME` and the like.
+        headers: sent with every request to the `url`.
+        names: the only tools to take.
+        prefix: put in front of the names here, which are in lower case and have `_` for what a name may not hold.
+        timeout: seconds a call may take, connecting again included.
+        cacheable: equal arguments give equal results; not so by default, since a server's tool may do anything.
+
+    Raises:
+        MissingExtraError: the extra `mcp` is not installed.
+        ToolConfigError: the server cannot be asked.
+        UnknownToolError: it has no tool of a name.
+        DuplicateNameError: two of its names become one here.
     """
     session, known = _ask(command, url, env, headers)
-    tools = [
-        McpTool.of(session, tool, prefix, timeout, cacheable)
-        for tool in _chosen(known, list(known) if names is None else list(names), session)
-    ]
+    chosen = _chosen(known, list(known) if names is None else list(names), session)
+    tools = [McpTool(session, tool, prefix=prefix, timeout=timeout, cacheable=cacheable) for tool in chosen]
     theirs: dict[str, str] = {}
     for tool in tools:
-        if (other := theirs.setdefault(tool.name, tool._tool)) != tool._tool:  # pyright: ignore[reportPrivateUsage]
-            raise DuplicateNameError(f"{other!r} and another tool of {session.address} are both {tool.name!r} here")
+        other = theirs.setdefault(tool.name, tool.name_there)
+        if other != tool.name_there:
+            raise DuplicateNameError(
+                f"{other!r} and {tool.name_there!r} of {session.address} are both {tool.name!r} here; choose by names="
+            )
     return tools
 
 
