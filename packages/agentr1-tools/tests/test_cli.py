@@ -53,6 +53,7 @@ def test_a_call_that_fails_is_exit_code_1(capsys):
         (["call", "calculator", "[1]"], "the arguments must be a JSON object"),
         (["call", "calculator", "{}", "--config", "5"], "--config must be a JSON object"),
         (["call", "calculator", "{}", "--config", '{"precision": 5}'], "calculator cannot be made"),
+        (["serve", "--tools"], "--tools names none; installed are calculator"),
         (["serve", "--tools", "calculater"], "did you mean 'calculator'"),
         (["serve", "--tools", "calculator", "--config", '{"wiki_search": {}}'], "--config names wiki_search, but"),
         (["serve", "--tools", "calculator", "--config", '{"calculator": 5}'], "--config of calculator must be a JSON"),

@@ -207,6 +207,12 @@ def test_a_server_that_does_not_start_says_why():
         mcp_tools(url="http://127.0.0.1:9/mcp")
 
 
+def test_a_server_that_says_nothing_is_given_up_and_ended(monkeypatch, no_process_left):
+    monkeypatch.setattr("agentr1_tools.mcp_session.CONNECT_SECONDS", 0.5)
+    with pytest.raises(ToolConfigError, match=r"the MCP server did not answer within 0\.5 s"):
+        mcp_tools([sys.executable, "-c", "import time; time.sleep(600)"])
+
+
 def test_a_wrong_set_up_is_said(box, monkeypatch):
     with pytest.raises(UnknownToolError, match=r"has no tool 'ad'; did you mean 'add'\?"):
         mcp_tool("ad", command=STDIO)

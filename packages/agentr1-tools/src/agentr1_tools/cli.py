@@ -195,6 +195,8 @@ def _serve(command: Serve) -> int:
     from agentr1_tools.serving.run import run
     from agentr1_tools.serving.toolbox_app import toolbox_app
 
+    if not command.tools:
+        raise _UsageError(f"--tools names none; installed are {listed(available())}")
     config = _json_object(command.config, "--config")
     if strangers := config.keys() - set(command.tools):
         raise _UsageError(f"--config names {listed(strangers)}, but --tools {listed(command.tools)}")

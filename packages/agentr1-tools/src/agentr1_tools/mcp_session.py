@@ -92,18 +92,20 @@ class McpSession:
             try:
                 _on_loop(self._connected, CONNECT_SECONDS)
             except BaseException:
-                self._users -= 1
+                self._leave()
                 raise
 
     def close(self) -> None:
         """One user less; the last one ends the session, and the process that was started for it."""
         with self._lock:
-            self._users -= 1
-            connection = self._connection
-            if self._users > 0 or connection is None or connection.loop is not background.get():
-                return
+            self._leave()
+
+    def _leave(self) -> None:
+        self._users -= 1
+        connection = self._connection
+        if self._users == 0 and connection is not None and connection.loop is background.get():
             self._connection = None
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(ToolError):  # what has not ended by then is left to end by itself
                 _on_loop(connection.end, CLOSE_SECONDS)
 
     def list_tools(self) -> list[Tool]:
@@ -214,8 +216,10 @@ class _Connection:
             job.cancel()
 
     async def end(self) -> None:
-        """Leave the client, and wait until that is done."""
+        """Leave the client, or stop trying to connect it, and wait until that is done."""
         self.closing.set()
+        if not self._client.done():
+            self._task.cancel()
         await asyncio.wait({self._task})
 
     def _failure(self) -> ToolError:

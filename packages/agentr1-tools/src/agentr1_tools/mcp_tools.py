@@ -43,7 +43,7 @@ class McpTool(BaseTool):
         self.session = session
         self.name_there = tool.name
         self.name = (prefix + _NOT_IN_A_NAME.sub("_", tool.name.lower()))[:64]
-        self.description = tool.description or tool.title or tool.name
+        self.description = (tool.description or "").strip() or tool.title or tool.name
         self.parameters = {"type": "object", "properties": {}, **tool.input_schema}
         self.timeout, self.cacheable = timeout, cacheable
         self._is_open = False
