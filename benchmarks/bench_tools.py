@@ -147,7 +147,7 @@ class _Unbatched(WikiSearch):
 
 
 def _search(index: WikiIndex | None = None, *, url: str | None = None, batches: bool) -> WikiSearch:
-    search = (WikiSearch if batches else _Unbatched)(index=index, url=url, timeout=30)
+    search = (WikiSearch if batches else _Unbatched)(index=index, retriever_url=url, timeout=30)
     search.cacheable = False  # so that every call is searched
     return search
 

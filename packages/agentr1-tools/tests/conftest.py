@@ -1,8 +1,15 @@
-"""Shared fixtures: the shared data, tools that misbehave, and a look at this process's children."""
+"""Shared fixtures: the shared data, tools that misbehave, a look at this process's children, servers."""
 
+import json
 import os
+import re
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +79,113 @@ def no_process_left() -> Iterator[None]:
         if time.monotonic() > deadline:
             pytest.fail(f"processes left behind: {left}")
         time.sleep(0.02)
+
+
+@pytest.fixture
+def retriever() -> Iterator[Any]:
+    """A real HTTP retriever on loopback; `answer` decides what it says, `seen` holds what it was asked."""
+
+    class Handler(BaseHTTPRequestHandler):
+        server: Any
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.server.seen.append((self.path, body))
+            status, answer = self.server.answer(body)
+            payload = json.dumps(answer).encode() if not isinstance(answer, bytes) else answer
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(payload)))
+            self.end_headers()
+            try:
+                self.wfile.write(payload)
+            except (BrokenPipeError, ConnectionResetError):
+                return  # the client had given up
+
+        def log_message(self, *args: object) -> None:
+            """Stay silent."""
+
+    server: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.seen = []
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+PLUGIN = """
+import os, time
+from agentr1_tools import ToolError, tool
+
+@tool(timeout=60, cacheable=False)
+def nap(seconds: float) -> str:
+    '''Sleep.'''
+    time.sleep(seconds)
+    return f"slept {seconds:g} s"
+
+@tool(timeout=0.5)
+def hang() -> str:
+    '''Sleep too long.'''
+    time.sleep(60)
+    return ""
+
+@tool(cacheable=False, min_interval=0.01)
+def odd(text: str) -> dict:
+    '''Give the text back, in a list, with characters that are none.'''
+    if text == "refuse":
+        raise ToolError("ODD_TEXT", "not that text")
+    return {"text": [text, "\\ud800", "\\u00fc"]}
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server that runs as a process of its own, and what it said first."""
+
+    process: "subprocess.Popen[str]"
+    url: str
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.url.rpartition(":")[2])
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Runs `agentr1-tools ARGUMENTS`, with the tools of PLUGIN installed, and waits until it names its address."""
+    pytest.importorskip("uvicorn", reason="the extra serve is not installed")
+    plugin = tmp_path / "plugin"
+    info = plugin / "probe_tools-1.0.dist-info"
+    info.mkdir(parents=True)
+    (plugin / "probe_plugin.py").write_text(PLUGIN, encoding="utf-8")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: probe-tools\nVersion: 1.0\n", encoding="utf-8")
+    entries = "".join(f"{name} = probe_plugin:{name}\n" for name in ("nap", "hang", "odd"))
+    (info / "entry_points.txt").write_text(f"[agentr1.tools]\n{entries}", encoding="utf-8")
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> Server:
+        process = subprocess.Popen(
+            [Path(sys.executable).with_name("agentr1-tools"), *arguments],
+            env={**os.environ, "PYTHONPATH": str(plugin)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        started.append(process)
+        assert process.stdout is not None
+        said = process.stdout.readline()
+        found = re.search(r"http://\S+", said)
+        if found is None:
+            process.kill()
+            pytest.fail(f"the server said {said!r} and {process.communicate()[1]!r}")
+        return Server(process, found.group())
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

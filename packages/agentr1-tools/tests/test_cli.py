@@ -68,6 +68,13 @@ def test_check_tries_a_tool(capsys, tmp_path):
         (["call", "calculator", "[1]"], "the arguments must be a JSON object"),
         (["call", "calculator", "{}", "--config", "5"], "--config must be a JSON object"),
         (["call", "calculator", "{}", "--config", '{"precision": 5}'], "calculator cannot be made"),
+        (["serve", "--tools"], "--tools names none; installed are calculator"),
+        (["serve", "--tools", "calculater"], "did you mean 'calculator'"),
+        (["serve", "--tools", "calculator", "--config", '{"wiki_search": {}}'], "--config names wiki_search, but"),
+        (["serve", "--tools", "calculator", "--config", '{"calculator": 5}'], "--config of calculator must be a JSON"),
+        (["serve", "--tools", "calculator", "--max-requests", "0"], "max_requests is 0; it must be above 0"),
+        (["serve-retriever", "--corpus", "nowhere.jsonl"], "no corpus at"),
+        (["serve-retriever", "--corpus", "x", "--model", "y"], 'are for retriever="dense"'),
         (["call", "wiki_search", '{"query": "x"}'], "nothing to search"),
         (["call", "wiki_search", '{"query": "x"}', "--config", '{"corpus": "nowhere.jsonl"}'], "no corpus at"),
     ],
@@ -79,6 +86,15 @@ def test_a_wrong_command_is_exit_code_2_and_one_line(capsys, argv, message):
     assert captured.err.startswith("agentr1-tools: ")
     assert captured.err.count("\n") == 1
     assert message in captured.err
+
+
+@pytest.mark.parametrize("argv", [["serve", "--tools", "calculator"], ["serve-retriever", "--corpus", "x"]])
+def test_serving_without_its_extra_is_one_line_with_the_command(capsys, monkeypatch, argv):
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    assert main(argv) == 2
+    said = capsys.readouterr().err
+    assert "needs fastapi; install it with: pip install 'agentr1-tools[serve]'" in said
+    assert said.count("\n") == 1
 
 
 def test_the_console_script_is_installed():

@@ -72,8 +72,12 @@ def test_the_built_in_tools_enter_by_the_same_door():
 
 
 def test_every_offered_tool_and_format_can_be_loaded():
-    for name in available():
+    elsewhere = {"mcp", "remote"}  # these stand for tools of a server, and need its address
+    for name in available().keys() - elsewhere:
         assert load_tool(name).name == name
+    for name in elsewhere:
+        with pytest.raises(ToolConfigError, match="missing"):
+            load_tool(name)
     for name in available_formats():
         assert get_format(name).name == name
 
@@ -158,6 +162,11 @@ def test_a_configuration_the_tool_does_not_take_is_said(install):
         load_tool("echo", tmes=2)
     with pytest.raises(ToolConfigError, match="finished tool and takes no configuration, but got volume"):
         load_tool("shout", volume=11)
+
+
+def test_a_proxy_bears_the_name_of_what_it_stands_for(install):
+    install("far-tools", {"far": "echo_plugin:Far"}, source=PLUGIN + "class Far(Misnamed):\n    proxy = True\n")
+    assert load_tool("far").name == "other"
 
 
 def test_a_format_is_made_from_its_configuration():

@@ -95,6 +95,31 @@ def test_a_bad_row_is_named_by_line_and_field(tmp_path, row, message):
         read_passages(path)
 
 
+def test_contents_are_a_title_and_a_text(tmp_path):
+    rows = [
+        {"id": "a", "contents": '"Oslo"\nA city.\nA fjord.'},
+        {"id": "b", "contents": 'Bare "title"\nText.'},
+        {"id": "c", "contents": "One line"},
+        {"id": "d", "contents": "Ignored\nwith a title", "title": "T", "text": "t"},
+    ]
+    passages = read_passages(write(tmp_path / "corpus.jsonl", rows))
+    assert [(passage.id, passage.title, passage.text) for passage in passages] == [
+        ("a", "Oslo", "A city. A fjord."),
+        ("b", 'Bare "title"', "Text."),
+        ("c", "One line", "One line"),
+        ("d", "T", "t"),
+    ]
+
+
+def test_a_folder_is_read_by_its_corpus_file(tmp_path):
+    write(tmp_path / "corpus.jsonl", [{"title": "A", "text": "a"}])
+    write(tmp_path / "questions.jsonl", [{"question": "?"}])
+    assert [passage.title for passage in read_passages(tmp_path)] == ["A"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match=r"no corpus at .*empty/corpus.jsonl"):
+        read_passages(tmp_path / "empty")
+
+
 def test_a_missing_or_empty_file_is_said(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no corpus at .*nowhere.jsonl; give a jsonl file"):
         WikiIndex.load(tmp_path / "nowhere.jsonl")

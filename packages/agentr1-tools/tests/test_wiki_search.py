@@ -1,50 +1,17 @@
 import json
-import threading
+import sys
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from agentr1_tools import ToolBox, ToolCall, load_tool
-from agentr1_tools.errors import ToolConfigError, ToolOpenError
+from agentr1_tools.errors import MissingExtraError, ToolConfigError, ToolOpenError
+from agentr1_tools.extras import EXTRAS
 from agentr1_tools.wiki_index import Passage, WikiIndex
 from agentr1_tools.wiki_search import WikiSearch
 
 INDEX = WikiIndex(
     [Passage(number, f"Town {number}", (f"Town {number} has a harbour.", "It is old.")) for number in range(9)]
 )
-
-
-@pytest.fixture
-def retriever():
-    """A real HTTP retriever on loopback; `answer` decides what it says, `seen` holds what it was asked."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.server.seen.append((self.path, body))
-            status, answer = self.server.answer(body)
-            payload = json.dumps(answer).encode() if not isinstance(answer, bytes) else answer
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(payload)))
-            self.end_headers()
-            try:
-                self.wfile.write(payload)
-            except (BrokenPipeError, ConnectionResetError):
-                return  # the client had given up
-
-        def log_message(self, *args):
-            """Stay silent."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.seen = []
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    server.url = f"http://127.0.0.1:{server.server_port}"
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
 
 
 def test_data_is_a_list_of_passages_and_text_is_numbered(open_box):
@@ -83,11 +50,17 @@ def test_a_corpus_file_through_the_registry(open_box, tmp_path):
 
 def test_a_wrong_configuration_is_said():
     with pytest.raises(ToolConfigError, match="not several"):
-        WikiSearch(corpus="x", url="http://y")
+        WikiSearch(corpus="x", retriever_url="http://y")
     with pytest.raises(ToolConfigError, match="legal are 1 to 20"):
         WikiSearch(index=INDEX, max_results=0)
     with pytest.raises(ToolConfigError, match="unexpected keyword"):
         load_tool("wiki_search", corpsu="x")
+    with pytest.raises(ToolConfigError, match="is no address of a server"):
+        WikiSearch(retriever_url="y")
+    with pytest.raises(ToolConfigError, match="retriever is 'sparse'; legal are 'bm25' and 'dense'"):
+        WikiSearch("x", retriever="sparse")
+    with pytest.raises(ToolConfigError, match='model= and cache= are for retriever="dense"'):
+        WikiSearch("x", model="y")
     with pytest.raises(ToolOpenError, match="nothing to search"):
         ToolBox([WikiSearch()]).open()
     with pytest.raises(ToolOpenError, match="no corpus at"):
@@ -106,7 +79,9 @@ def test_the_retriever_protocol(open_box, retriever):
             ]
         },
     )
-    result = open_box([WikiSearch(url=f"{retriever.url}/")]).call(ToolCall("wiki_search", {"query": "norway"}))
+    result = open_box([WikiSearch(retriever_url=f"{retriever.url}/")]).call(
+        ToolCall("wiki_search", {"query": "norway"})
+    )
     assert retriever.seen == [("/retrieve", {"queries": ["norway"], "topk": 5, "return_scores": True})]
     assert result.data == [
         {"title": "Oslo", "text": "Oslo is a city.\nIt has a fjord.", "score": 2.5, "id": "7"},
@@ -120,7 +95,7 @@ def test_calls_that_meet_ask_the_retriever_once(retriever):
         return 200, {"result": hits}
 
     retriever.answer = answer
-    search = WikiSearch(url=retriever.url)
+    search = WikiSearch(retriever_url=retriever.url, timeout=10)
     batch = [{"query": "oslo"}, {"query": "bergen", "max_results": 1}, {"query": "oslo", "max_results": 7}]
     together = search.execute_batch(batch)
     assert [seen[1]["queries"] for seen in retriever.seen] == [["oslo", "bergen", "oslo"]]
@@ -133,12 +108,14 @@ def test_a_batch_of_the_local_corpus_answers_as_single_calls_do():
     search = WikiSearch(index=INDEX)
     batch = [{"query": f"town {number}", "max_results": number % 5 + 1} for number in range(9)] + [{"query": "volcano"}]
     assert search.execute_batch(batch) == [search.execute(params) for params in batch]
-    assert (search.max_batch, WikiSearch(url="http://127.0.0.1:1").max_batch) == (16, 64)
+    assert (search.max_batch, WikiSearch(retriever_url="http://127.0.0.1:1").max_batch) == (16, 64)
 
 
 def test_documents_without_scores_are_read(open_box, retriever):
     retriever.answer = lambda body: (200, {"result": [[{"contents": '"Oslo"\nA city.'}]]})
-    result = open_box([WikiSearch(url=f"{retriever.url}/retrieve")]).call(ToolCall("wiki_search", {"query": "norway"}))
+    result = open_box([WikiSearch(retriever_url=f"{retriever.url}/retrieve")]).call(
+        ToolCall("wiki_search", {"query": "norway"})
+    )
     assert result.data == [{"title": "Oslo", "text": "A city.", "score": 0.0, "id": 0}]
     assert retriever.seen[0][0] == "/retrieve"
 
@@ -156,25 +133,52 @@ def test_documents_without_scores_are_read(open_box, retriever):
 )
 def test_a_retriever_that_fails_is_NETWORK_ERROR(open_box, retriever, answer):
     retriever.answer = lambda body: answer
-    result = open_box([WikiSearch(url=retriever.url)]).call(ToolCall("wiki_search", {"query": "norway"}))
+    result = open_box([WikiSearch(retriever_url=retriever.url)]).call(ToolCall("wiki_search", {"query": "norway"}))
     assert result.error == "NETWORK_ERROR"
 
 
 def test_no_retriever_is_NETWORK_ERROR(open_box, retriever):
     retriever.server_close()
-    result = open_box([WikiSearch(url=retriever.url)]).call(ToolCall("wiki_search", {"query": "norway"}))
+    result = open_box([WikiSearch(retriever_url=retriever.url)]).call(ToolCall("wiki_search", {"query": "norway"}))
     assert result.error == "NETWORK_ERROR"
 
 
 def test_a_slow_retriever_is_TIMEOUT_at_the_limit(open_box, retriever):
     retriever.answer = lambda body: (time.sleep(4), (200, {"result": [[]]}))[1]
-    box = open_box([WikiSearch(url=retriever.url)])
+    box = open_box([WikiSearch(retriever_url=retriever.url)])
     started = time.perf_counter()
     assert box.call(ToolCall("wiki_search", {"query": "norway"})).error == "TIMEOUT"
     assert 0.45 < time.perf_counter() - started < 3.5
 
 
+def test_dense_retrieval_needs_its_extra_a_model_and_a_corpus(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'agentr1-tools\[dense\]'"):
+        WikiSearch("x", retriever="dense", model="y")
+    monkeypatch.setitem(EXTRAS, "dense", ())
+    with pytest.raises(ToolConfigError, match="needs model=, the folder of a sentence-transformers model"):
+        WikiSearch("x", retriever="dense")
+    with pytest.raises(ToolConfigError, match="searches a local corpus; give corpus= too"):
+        WikiSearch(retriever_url="http://y", retriever="dense", model="y")
+    assert WikiSearch("x", retriever="dense", model="y").timeout == 2.0
+
+
+def test_a_retriever_of_this_package_shows_the_model_what_the_corpus_would(open_box, start_server, tmp_path):
+    path = tmp_path / "corpus.jsonl"
+    rows = [{"title": passage.title, "sentences": passage.sentences} for passage in INDEX.passages]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    server = start_server("serve-retriever", "--corpus", str(path), "--port", "0")
+    here = open_box([WikiSearch(path)])
+    there = open_box([load_tool("wiki_search", retriever_url=server.url, timeout=10)])
+    for arguments in ({"query": "town 3"}, {"query": "harbour", "max_results": 2}, {"query": "volcano"}):
+        expected, result = (box.call(ToolCall("wiki_search", arguments)) for box in (here, there))
+        assert (result.data, result.text) == (expected.data, expected.text)
+    server.process.kill()
+    server.process.wait()
+    assert there.call(ToolCall("wiki_search", {"query": "town 4"})).error == "NETWORK_ERROR"
+
+
 def test_the_limits_of_the_two_ways():
     assert WikiSearch(index=INDEX).timeout == 0.3
-    assert WikiSearch(url="http://127.0.0.1:1").timeout == 0.5
-    assert WikiSearch(url="http://127.0.0.1:1", timeout=3).timeout == 3
+    assert WikiSearch(retriever_url="http://127.0.0.1:1").timeout == 0.5
+    assert WikiSearch(retriever_url="http://127.0.0.1:1", timeout=3).timeout == 3

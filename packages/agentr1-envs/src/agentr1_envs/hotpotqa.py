@@ -115,7 +115,7 @@ class HotpotQAToolEnv(ToolEnv):
 
     def tool_specs(self) -> Sequence[ToolSpec]:
         """`wiki_search` over the corpus or the retriever."""
-        place = {"url": self._retriever} if self._retriever else {"corpus": self._source.corpus_path()}
+        place = {"retriever_url": self._retriever} if self._retriever else {"corpus": self._source.corpus_path()}
         return ({"name": "wiki_search", "max_results": self._max_results, **place},)
 
     def score(self, task: Task, response: str, prediction: str | None) -> Score:

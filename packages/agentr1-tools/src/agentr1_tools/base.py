@@ -31,6 +31,7 @@ class BaseTool:
         does not declare it runs in a worker process, which can be killed at the limit.
     max_batch: the most calls that are given to `execute_batch` at once, where it is defined; all of them together have
         `timeout` seconds.
+    proxy: stands for a tool elsewhere and bears that tool's name, whatever its entry point is called.
     """
 
     name: str = ""
@@ -42,6 +43,7 @@ class BaseTool:
     risky: bool = False
     cooperative: bool = False
     max_batch: int = 64
+    proxy: bool = False
 
     def open(self) -> None:
         """Get ready: called once in the process that will execute, before the first call."""

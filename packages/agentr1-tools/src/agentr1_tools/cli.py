@@ -1,4 +1,4 @@
-"""The console script `agentr1-tools`: list the installed tools, describe one, call one, check one.
+"""The console script `agentr1-tools`: list the installed tools, describe, call, check or serve them.
 
 Exit codes: 0 it worked, 1 the call ended in an error result or the tool breaks its contract, 2 the command was wrong
 (an unknown name, bad JSON, a configuration the tool does not take). Errors are one line on stderr.
@@ -7,7 +7,8 @@ Exit codes: 0 it worked, 1 the call ended in an error result or the tool breaks 
 import json
 import sys
 from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
 
 import tyro
 from rich.console import Console
@@ -23,7 +24,9 @@ from agentr1_tools.errors import (
     ToolConfigError,
     ToolOpenError,
     UnknownToolError,
+    listed,
 )
+from agentr1_tools.extras import require
 from agentr1_tools.registry import available, load_tool
 from agentr1_tools.toolbox import ToolBox
 
@@ -69,11 +72,65 @@ class Check:
     """JSON object of arguments to try; may be given several times. Without it they are made up from the schema."""
 
 
+@dataclass(frozen=True)
+class Serve:
+    """Serve tools over HTTP, until Ctrl-C. There is no authentication: keep to a network you trust."""
+
+    tools: tuple[str, ...]
+    """Names of the tools."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8001
+    """Port to listen on; 0 takes a free one, which the first line of output names."""
+    config: str = "{}"
+    """JSON object of tool name: configuration, such as '{"wiki_search": {"corpus": "corpus.jsonl"}}'."""
+    workers: int = 4
+    """Processes a tool that is not cooperative may use at the same time."""
+    cache_size: int = 4096
+    """Successes kept for tools that are cacheable; 0 turns the cache off."""
+    max_result_chars: int = 65536
+    """Longer texts keep their head and tail; a caller's tool box cuts to its own limit after this one."""
+    max_body_bytes: int = 1024 * 1024
+    """Longer requests are refused."""
+    max_requests: int = 256
+    """Requests at work at the same time; more are refused as RATE_LIMITED."""
+    max_batch: int = 64
+    """Calls of one request."""
+
+
+@dataclass(frozen=True)
+class ServeRetriever:
+    """Serve a corpus over HTTP in Search-R1's protocol, until Ctrl-C. There is no authentication."""
+
+    corpus: Path
+    """A jsonl file of passages, or a folder with a corpus.jsonl."""
+    host: str = "127.0.0.1"
+    """Address to listen on."""
+    port: int = 8000
+    """Port to listen on; 0 takes a free one, which the first line of output names."""
+    retriever: Literal["bm25", "dense"] = "bm25"
+    """By words (bm25), or by meaning (dense, with --model)."""
+    model: Path | None = None
+    """Folder of a sentence-transformers model."""
+    cache: Path | None = None
+    """Folder where the corpus's vectors are kept; by default the user's cache folder."""
+    topk: int = 3
+    """Passages for a query that does not say how many."""
+    max_body_bytes: int = 1024 * 1024
+    """Longer requests are refused."""
+    max_requests: int = 256
+    """Requests at work at the same time; more are refused as RATE_LIMITED."""
+    max_batch: int = 512
+    """Queries of one request."""
+
+
 Command = (
     Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Describe, tyro.conf.subcommand("describe")]
     | Annotated[Call, tyro.conf.subcommand("call")]
     | Annotated[Check, tyro.conf.subcommand("check")]
+    | Annotated[Serve, tyro.conf.subcommand("serve")]
+    | Annotated[ServeRetriever, tyro.conf.subcommand("serve-retriever")]
 )
 
 
@@ -87,11 +144,19 @@ def main(argv: list[str] | None = None) -> int:
         cast(Any, Command), args=argv, prog="agentr1-tools", description="Tools for language-model agents."
     )
     try:
-        if isinstance(command, List):
-            return _list()
-        if isinstance(command, Check):
-            return _check(command)
-        return _describe(command) if isinstance(command, Describe) else _call(cast(Call, command))
+        match command:
+            case Describe():
+                return _describe(command)
+            case Call():
+                return _call(command)
+            case Check():
+                return _check(command)
+            case Serve():
+                return _serve(command)
+            case ServeRetriever():
+                return _serve_retriever(command)
+            case _:
+                return _list()
     except (*_WRONG_COMMAND, _UsageError, FileNotFoundError) as error:
         print(f"agentr1-tools: {error}", file=sys.stderr)
         return 2
@@ -135,7 +200,7 @@ def _call(command: Call) -> int:
     arguments = _json_object(command.arguments, "the arguments")
     tool = load_tool(command.name, **_json_object(command.config, "--config"))
     with ToolBox([tool]) as box:
-        result = box.call(ToolCall(command.name, arguments))
+        result = box.call(ToolCall(tool.name, arguments))
     print(result.text, file=sys.stdout if result.ok else sys.stderr)
     return 0 if result.ok else 1
 
@@ -151,6 +216,43 @@ def _check(command: Check) -> int:
     return 0
 
 
+def _serve(command: Serve) -> int:
+    require("serve", "serving tools")
+    from agentr1_tools.serving.gate import ServingLimits
+    from agentr1_tools.serving.run import run
+    from agentr1_tools.serving.toolbox_app import toolbox_app
+
+    if not command.tools:
+        raise _UsageError(f"--tools names none; installed are {listed(available())}")
+    config = _json_object(command.config, "--config")
+    if strangers := config.keys() - set(command.tools):
+        raise _UsageError(f"--config names {listed(strangers)}, but --tools {listed(command.tools)}")
+    limits = ServingLimits(command.max_body_bytes, command.max_requests, command.max_batch)
+    tools = [load_tool(name, **_object(config.get(name, {}), f"--config of {name}")) for name in command.tools]
+    with ToolBox(
+        tools,
+        workers=command.workers,
+        cache_size=command.cache_size,
+        max_result_chars=command.max_result_chars,
+    ) as box:
+        run(toolbox_app(box, limits), command.host, command.port, ", ".join(box.names))
+    return 0
+
+
+def _serve_retriever(command: ServeRetriever) -> int:
+    require("serve", "serving a corpus")
+    from agentr1_tools.serving.gate import ServingLimits
+    from agentr1_tools.serving.retriever_app import retriever_app
+    from agentr1_tools.serving.run import run
+    from agentr1_tools.wiki_search import check_retriever, load_index
+
+    check_retriever(command.retriever, command.model, command.cache)
+    limits = ServingLimits(command.max_body_bytes, command.max_requests, command.max_batch)
+    index = load_index(command.corpus, command.retriever, command.model, command.cache)
+    run(retriever_app(index, command.topk, limits), command.host, command.port, f"retriever of {command.corpus}")
+    return 0
+
+
 def _json_object(text: str, what: str) -> dict[str, Any]:
     try:
         value: object = json.loads(text)
@@ -158,8 +260,12 @@ def _json_object(text: str, what: str) -> dict[str, Any]:
         raise _UsageError(
             f"{what} must be a JSON object such as '{{\"key\": 1}}', but {text!r} is not JSON ({error})"
         ) from None
+    return _object(value, what)
+
+
+def _object(value: object, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise _UsageError(f"{what} must be a JSON object such as '{{\"key\": 1}}', not {text!r}")
+        raise _UsageError(f"{what} must be a JSON object such as '{{\"key\": 1}}', not {json.dumps(value)}")
     return cast(dict[str, Any], value)
 
 

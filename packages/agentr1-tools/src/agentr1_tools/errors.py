@@ -58,6 +58,10 @@ class ToolConfigError(ValueError):
     """A tool was configured with values it cannot work with."""
 
 
+class MissingExtraError(ToolConfigError, ImportError):
+    """What was asked for needs packages of an optional extra, and they are not installed."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean 'x'?` for the nearest known name, or an empty string when none is near."""
     match = process.extractOne(name, sorted(known), score_cutoff=60)

@@ -53,6 +53,8 @@ def available_formats() -> dict[str, ToolInfo]:
 def load_tool(name: str, **config: Any) -> BaseTool:
     """Import one tool and configure it: `config` goes to its class or factory.
 
+    A tool that stands for one elsewhere (`remote`, `mcp`) bears that one's name.
+
     Raises UnknownToolError (with the nearest name), DuplicateNameError, InvalidToolError when the entry point gives no
     tool of that name, and ToolConfigError when it does not take this configuration.
     """
@@ -66,7 +68,7 @@ def load_tool(name: str, **config: Any) -> BaseTool:
         )
     info, entry_point = found[name]
     tool = _configure(info, _import(info, entry_point), config)
-    if tool.name != name:
+    if tool.name != name and not tool.proxy:
         raise InvalidToolError(
             f"{info.distribution} {info.version} offers {name!r}, but the tool calls itself {tool.name!r}"
         )

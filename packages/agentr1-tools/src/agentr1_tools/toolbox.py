@@ -112,6 +112,11 @@ class ToolBox:
         return list(self._slots)
 
     @property
+    def tools(self) -> list[BaseTool]:
+        """The tools themselves, in the order they were given."""
+        return [slot.tool for slot in self._slots.values()]
+
+    @property
     def schemas(self) -> list[dict[str, Any]]:
         """The tools as OpenAI functions, in the order they were given."""
         return [slot.tool.schema for slot in self._slots.values()]

@@ -7,11 +7,11 @@ import importlib
 import json
 import re
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,10 +42,22 @@ class Passage:
 
 @dataclass(frozen=True)
 class Hit:
-    """A passage a search found, with its BM25 score."""
+    """A passage a search found, with its score: BM25 here, an inner product in `dense_index`."""
 
     passage: Passage
     score: float
+
+
+class Searcher(Protocol):
+    """Anything that finds passages."""
+
+    def search(self, query: str, k: int = 5) -> list[Hit]:
+        """The best `k` passages, best first."""
+        ...
+
+    def search_many(self, queries: Sequence[str], k: int = 5) -> list[list[Hit]]:
+        """As `search`, one list for each query, where that is cheaper together."""
+        ...
 
 
 class WikiIndex:
@@ -67,11 +79,7 @@ class WikiIndex:
 
     @staticmethod
     def load(path: str | Path) -> "WikiIndex":
-        """The index of a jsonl file, built at the first call and shared afterwards.
-
-        A line holds `title` and `sentences` (a list) or `text`, and may hold `id`. Raises FileNotFoundError for a
-        missing file and ToolConfigError naming line and field of a row that cannot be read.
-        """
+        """The index of a corpus, built at the first call and shared afterwards; see `read_passages`."""
         resolved = Path(path).expanduser().resolve()
         with _opening:
             if resolved not in _opened:
@@ -89,6 +97,10 @@ class WikiIndex:
         found = np.flatnonzero(scores >= threshold) if threshold > 0 else np.flatnonzero(scores > 0)
         best = found[np.argsort(-scores[found], kind="stable")][:k]
         return [Hit(self.passages[int(index)], float(scores[index])) for index in best]
+
+    def search_many(self, queries: Sequence[str], k: int = 5) -> list[list[Hit]]:
+        """As `search`, one list for each query."""
+        return [self.search(query, k) for query in queries]
 
     def by_title(self, title: str) -> Passage | None:
         """The passage of this title, whatever its case and spacing; the first of the corpus when several share it."""
@@ -109,17 +121,31 @@ class WikiIndex:
 
 
 def read_passages(path: Path) -> list[Passage]:
-    """All passages of a jsonl corpus; see `WikiIndex.load` for rows and errors."""
-    if not path.is_file():
+    """All passages of a jsonl file; of a folder, those of its `corpus.jsonl`.
+
+    A line holds `title` and `sentences` (a list) or `text`, or, as in Search-R1's corpora, `contents` (the title, a
+    line break, the text); it may hold `id`. Raises FileNotFoundError for a missing file and ToolConfigError naming line
+    and field of a row that cannot be read.
+    """
+    place = path / "corpus.jsonl" if path.is_dir() else path
+    if not place.is_file():
         raise FileNotFoundError(
-            f"no corpus at {path}; give a jsonl file whose lines hold 'title' and 'sentences' or 'text'"
+            f"no corpus at {place}; give a jsonl file whose lines hold 'title' and 'sentences' or 'text', or a folder "
+            "with such a corpus.jsonl"
         )
     passages: list[Passage] = []
-    with path.open(encoding="utf-8") as lines:
+    with place.open(encoding="utf-8") as lines:
         for number, line in enumerate(lines, start=1):
             if line.strip():
-                passages.append(_passage(line, number, path, len(passages)))
+                passages.append(_passage(line, number, place, len(passages)))
     return passages
+
+
+def title_and_text(contents: str) -> tuple[str, str]:
+    """Take `contents` apart: the first line is the title, in quotes or bare; one line alone is both."""
+    first, newline, rest = contents.partition("\n")
+    title = first[1:-1] if len(first) > 2 and first[0] == first[-1] == '"' else first
+    return title, rest if newline else first
 
 
 def _passage(line: str, number: int, path: Path, position: int) -> Passage:
@@ -133,6 +159,8 @@ def _passage(line: str, number: int, path: Path, position: int) -> Passage:
     if not isinstance(row, dict):
         raise wrong("not an object; a line is {'title': ..., 'sentences': [...] or 'text': ...}")
     fields = cast(dict[str, Any], row)
+    if isinstance(contents := fields.get("contents"), str) and not {"title", "sentences", "text"} & fields.keys():
+        fields["title"], fields["text"] = title_and_text(contents)
     identity, title = fields.get("id", position), fields.get("title")
     if not isinstance(identity, (str, int)):
         raise wrong(f"'id' is {identity!r}; it must be a string or a whole number")

@@ -1,20 +1,22 @@
-"""`wiki_search`: find passages about a query, in a local corpus (BM25) or behind an HTTP retriever.
+"""`wiki_search`: find passages about a query, in a local corpus or behind an HTTP retriever.
 
-The local corpus is the shared, read-only `WikiIndex`. The HTTP side speaks Search-R1's protocol: `POST /retrieve` with
-`{"queries", "topk", "return_scores"}`. It never asks the live Wikipedia.
+The local corpus is searched by words (`WikiIndex`, BM25) or by meaning (`DenseIndex`, a sentence-transformers model);
+both are shared and read-only. A retriever speaks Search-R1's protocol (`HttpRetriever`). The model sees the same in all
+three cases. It never asks the live Wikipedia.
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
-
-import httpx
+from typing import Any, Literal
 
 from agentr1_tools.base import BaseTool, ToolReturn
-from agentr1_tools.errors import ErrorCode, ToolConfigError, ToolError
-from agentr1_tools.wiki_index import WikiIndex
+from agentr1_tools.errors import ToolConfigError
+from agentr1_tools.extras import require
+from agentr1_tools.retriever import HttpRetriever
+from agentr1_tools.wiki_index import Hit, Searcher, WikiIndex
 
+RetrieverKind = Literal["bm25", "dense"]
+LOCAL_SECONDS, DENSE_SECONDS, HTTP_SECONDS = 0.3, 2.0, 0.5
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -33,7 +35,15 @@ _PARAMETERS: dict[str, Any] = {
 
 
 class WikiSearch(BaseTool):
-    """Give one of `corpus` (a jsonl file), `index` (an open WikiIndex) or `url` (a retriever's address).
+    """Give one of `corpus`, `retriever_url` and `index`.
+
+    corpus: a jsonl file of passages, or a folder with a `corpus.jsonl`; see `wiki_index.read_passages`.
+    retriever_url: address of a retriever (`agentr1-tools serve-retriever`, Search-R1's server); no corpus is loaded.
+    index: an open index.
+    retriever: how the corpus is searched: "bm25", or "dense" with `model`, and the extra `dense` installed.
+    model: folder of a sentence-transformers model.
+    cache: folder for the corpus's vectors; see `dense_index.cache_folder`.
+    timeout: seconds a call may take; by default 0.3, dense 2.0, over HTTP 0.5.
 
     `data` of a result is a list of `{"title", "text", "score", "id"}`, best first; an empty list is a success.
     """
@@ -47,113 +57,104 @@ class WikiSearch(BaseTool):
         self,
         corpus: str | os.PathLike[str] | None = None,
         *,
-        url: str | None = None,
-        index: WikiIndex | None = None,
+        retriever_url: str | None = None,
+        index: Searcher | None = None,
+        retriever: RetrieverKind = "bm25",
+        model: str | os.PathLike[str] | None = None,
+        cache: str | os.PathLike[str] | None = None,
         max_results: int = 5,
         timeout: float | None = None,
     ) -> None:
-        if sum(source is not None for source in (corpus, url, index)) > 1:
-            raise ToolConfigError("wiki_search: give one of corpus=, index= and url=, not several")
+        if sum(source is not None for source in (corpus, retriever_url, index)) > 1:
+            raise ToolConfigError("wiki_search: give one of corpus=, retriever_url= and index=, not several")
         if not 1 <= max_results <= 20:
             raise ToolConfigError(f"wiki_search: max_results is {max_results}; legal are 1 to 20")
-        self._corpus = corpus
-        self._url = url and f"{url.rstrip('/').removesuffix('/retrieve')}/retrieve"
-        self._client: httpx.Client | None = None
+        check_retriever(retriever, model, cache)
+        if retriever == "dense" and corpus is None:
+            raise ToolConfigError('wiki_search: retriever="dense" searches a local corpus; give corpus= too')
+        self._corpus, self._model, self._cache = corpus, model, cache
+        self._retriever: RetrieverKind = retriever
         self._max_results = max_results
+        default = HTTP_SECONDS if retriever_url else DENSE_SECONDS if retriever == "dense" else LOCAL_SECONDS
+        self.timeout = default if timeout is None else timeout
+        self._http = HttpRetriever(retriever_url, self.timeout) if retriever_url else None
         self.index = index
-        self.timeout = timeout if timeout is not None else (0.5 if url else 0.3)
-        self.max_batch = 64 if url else 16  # in memory one is searched after another: all well within the limit
+        self.max_batch = 64 if retriever_url else 16  # in memory one is searched after another: all well within the limit
 
     def open(self) -> None:
-        """Load the corpus (seconds, the first time in a process) or the HTTP client."""
-        if self._url is not None:
-            if self._client is None:
-                self._client = httpx.Client(timeout=self.timeout)
+        """Load the corpus (seconds, the first time in a process), or get ready to connect."""
+        if self._http is not None:
+            self._http.open()
         elif self.index is None:
             if self._corpus is None:
                 raise ToolConfigError(
-                    "wiki_search has nothing to search: give corpus= (a jsonl file of passages) or url= (a retriever)"
+                    "wiki_search has nothing to search: give corpus= (a jsonl file of passages) or retriever_url= "
+                    "(the address of a retriever)"
                 )
-            self.index = WikiIndex.load(Path(self._corpus))
+            self.index = load_index(self._corpus, self._retriever, self._model, self._cache)
 
     def close(self) -> None:
-        """Close the HTTP client; the index stays, shared."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        """Close the connections; an index stays, shared."""
+        if self._http is not None:
+            self._http.close()
 
     def execute(self, params: dict[str, Any]) -> ToolReturn:
         """Search, and return the passages as data and as numbered text."""
         query, limit = self._wanted(params)
-        found = self._ask(self._url, [query], limit)[0] if self._url else self._search(query, limit)
-        return _as_result(query, found)
+        return _as_result(query, self._searcher().search(query, limit))
 
     def execute_batch(self, batch: list[dict[str, Any]]) -> list[ToolReturn]:
-        """As `execute`: of a retriever in one request; in the local index without a thread for each."""
+        """As `execute`; of a retriever all queries are asked in one request, and a model embeds them together."""
         wanted = [self._wanted(params) for params in batch]
-        if self._url:
-            answers = self._ask(self._url, [query for query, _ in wanted], max(limit for _, limit in wanted))
-            found = [hits[:limit] for hits, (_, limit) in zip(answers, wanted, strict=True)]
-        else:
-            found = [self._search(query, limit) for query, limit in wanted]
-        return [_as_result(query, hits) for (query, _), hits in zip(wanted, found, strict=True)]
+        most = max((limit for _, limit in wanted), default=1)
+        found = self._searcher().search_many([query for query, _ in wanted], most)
+        return [_as_result(query, hits[:limit]) for (query, limit), hits in zip(wanted, found, strict=True)]
 
     def _wanted(self, params: dict[str, Any]) -> tuple[str, int]:
         return str(params["query"]), int(params.get("max_results", self._max_results))
 
-    def _search(self, query: str, limit: int) -> list[dict[str, Any]]:
+    def _searcher(self) -> Searcher:
+        if self._http is not None:
+            self._http.timeout = self.timeout
+            return self._http
         if self.index is None:
             self.open()
         assert self.index is not None
-        return [
-            {
-                "title": hit.passage.title,
-                "text": hit.passage.text,
-                "score": round(hit.score, 4),
-                "id": hit.passage.id,
-            }
-            for hit in self.index.search(query, limit)
-        ]
-
-    def _ask(self, url: str, queries: list[str], limit: int) -> list[list[dict[str, Any]]]:
-        if self._client is None:
-            self.open()
-        assert self._client is not None
-        body = {"queries": queries, "topk": limit, "return_scores": True}
-        try:
-            response = self._client.post(url, json=body)
-            response.raise_for_status()
-            return _read_answer(response.json(), len(queries), limit)
-        except httpx.TimeoutException:
-            raise ToolError(ErrorCode.TIMEOUT, f"the retriever gave no answer within {self.timeout} s") from None
-        except httpx.HTTPError as error:
-            raise ToolError(ErrorCode.NETWORK_ERROR, f"the retriever cannot be used: {error}") from None
-        except (ValueError, TypeError, LookupError) as error:
-            raise ToolError(ErrorCode.NETWORK_ERROR, f"the retriever's answer cannot be read: {error}") from None
+        return self.index
 
 
-def _as_result(query: str, found: list[dict[str, Any]]) -> ToolReturn:
+def _as_result(query: str, hits: list[Hit]) -> ToolReturn:
+    found = [
+        {"title": hit.passage.title, "text": hit.passage.text, "score": round(hit.score, 4), "id": hit.passage.id}
+        for hit in hits
+    ]
     lines = [f"[{rank}] {hit['title']}\n{hit['text']}" for rank, hit in enumerate(found, start=1)]
     return {"status": "success", "data": found, "text": "\n\n".join(lines) or f"No passage found for {query!r}."}
 
 
-def _read_answer(answer: Any, queries: int, limit: int) -> list[list[dict[str, Any]]]:
-    """`{"result": [[hit, ...], ...]}`, a list a query; hits are documents, or `{"document", "score"}` with scores."""
-    lists = answer["result"]
-    if len(lists) != queries:
-        raise ValueError(f"{len(lists)} lists of hits for {queries} queries")
-    return [[_read_hit(entry, rank) for rank, entry in enumerate(entries[:limit])] for entries in lists]
+def check_retriever(
+    kind: str, model: str | os.PathLike[str] | None, cache: str | os.PathLike[str] | None = None
+) -> None:
+    """Raise ToolConfigError for a kind there is not and for settings that would have no effect."""
+    if kind not in ("bm25", "dense"):
+        raise ToolConfigError(f"retriever is {kind!r}; legal are 'bm25' and 'dense'")
+    if kind == "dense":
+        require("dense", 'retriever="dense"')
+        if model is None:
+            raise ToolConfigError('retriever="dense" needs model=, the folder of a sentence-transformers model')
+    elif model is not None or cache is not None:
+        raise ToolConfigError('model= and cache= are for retriever="dense"; leave them out or ask for that')
 
 
-def _read_hit(entry: Mapping[str, Any], rank: int) -> dict[str, Any]:
-    document = cast(Mapping[str, Any], entry.get("document", entry))
-    title, text = _title_and_text(document)
-    return {"title": title, "text": text, "score": float(entry.get("score", 0.0)), "id": document.get("id", rank)}
+def load_index(
+    corpus: str | os.PathLike[str],
+    kind: RetrieverKind = "bm25",
+    model: str | os.PathLike[str] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+) -> Searcher:
+    """The index of a corpus, shared by all who ask for the same one in this process."""
+    if kind == "bm25" or model is None:
+        return WikiIndex.load(Path(corpus))
+    from agentr1_tools.dense_index import DenseIndex  # torch takes seconds to import
 
-
-def _title_and_text(document: Mapping[str, Any]) -> tuple[str, str]:
-    """A document has `title` and `text`, or `contents`, whose first line is the title in quotes."""
-    if "contents" not in document:
-        return str(document["title"]), str(document["text"])
-    first, _, rest = str(document["contents"]).partition("\n")
-    return str(document.get("title", first.strip('"'))), rest or first
+    return DenseIndex.load(Path(corpus), Path(model), None if cache is None else Path(cache))
