@@ -7,6 +7,7 @@ from agentr1_tools.formats.base import ToolFormat
 from agentr1_tools.function_tool import tool
 from agentr1_tools.registry import ToolInfo, available, available_formats, get_format, load_tool
 from agentr1_tools.result import ToolResult
+from agentr1_tools.sandbox.tool import SandboxTool
 from agentr1_tools.toolbox import ToolBox
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "CallError",
     "ErrorCode",
     "ParsedResponse",
+    "SandboxTool",
     "ToolBox",
     "ToolCall",
     "ToolError",
