@@ -17,7 +17,7 @@ _PARAMETERS: dict[str, Any] = {
 class Python(SandboxTool):
     """Each call is a fresh interpreter: nothing defined in one call exists in the next.
 
-    `data` of a result is `{"exit_code", "stdout", "stderr"}`; the value of a last expression stands at the end of stdout.
+    `data` of a result is `{"exit_code", "stdout", "stderr"}`; stdout ends with the value of a last expression.
     """
 
     name = "python"

@@ -16,8 +16,8 @@ class Bubblewrap:
 
     program: path of `bwrap`.
     interpreter: the Python inside.
-    drop: path of `setpriv` when this process is root. Root's processes are not counted, whatever the namespace, and root
-        outside is root over the files that are bound in, so bubblewrap itself must run as somebody else.
+    drop: path of `setpriv` when this process is root. Root's processes are not counted, whatever the namespace, and who
+        is root outside is root over the files that are bound in, so bubblewrap itself must run as somebody else.
     """
 
     program: str

@@ -1,7 +1,7 @@
 """Control groups (Linux): where one can be made, memory and number of processes are limited for a whole run.
 
-One is made below or beside the group this process is in, so every limit set above still holds. Where that is not allowed,
-which is common, there is none, and the limits of each process are all there is.
+One is made below or beside the group this process is in, so every limit set above still holds. Where that is not
+allowed, which is common, there is none, and the limits of each process are all there is.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agentr1_tools.sandbox.limits import Limits
+from agentr1_tools.worker import processes
 
 _ROOT = Path("/sys/fs/cgroup")
 _PREFIX = "agentr1-"
@@ -29,7 +30,9 @@ def candidates(root: Path = _ROOT, membership: str | None = None) -> list[tuple[
             membership = Path("/proc/self/cgroup").read_text(encoding="utf-8")
         except OSError:
             return []
-    own = {name: line[2] for entry in membership.splitlines() for line in [entry.split(":", 2)] for name in _names(line)}
+    own = {
+        name: line[2] for entry in membership.splitlines() for line in [entry.split(":", 2)] for name in _names(line)
+    }
     if (root / "cgroup.controllers").exists():
         here = root / own.get("", "/").strip("/")
         return [(here,)] if here == root else [(here,), (here.parent,)]
@@ -92,8 +95,9 @@ def _remove(folder: Path, seconds: float = 2.0) -> None:
     deadline = time.monotonic() + seconds
     while folder.exists() and time.monotonic() < deadline:
         with contextlib.suppress(OSError, ValueError):
-            for pid in (folder / "cgroup.procs").read_text(encoding="utf-8").split():
-                os.kill(int(pid), 9)
+            for pid in map(int, (folder / "cgroup.procs").read_text(encoding="utf-8").split()):
+                if pid > 0:  # 0 stands for a process that cannot be seen from here
+                    processes.kill(pid)
         with contextlib.suppress(OSError):
             folder.rmdir()
             return

@@ -1,7 +1,7 @@
 """What runs first inside a sandbox: it sets the limits, then runs the code that stands on its stdin.
 
-Its text is handed to the interpreter there (3.8 or later), which knows nothing of this package. The limits are hard ones,
-set before any of the code is read, so the code cannot raise them. It is no part of the isolation beyond that.
+Its text is handed to the interpreter there (3.8 or later), which knows nothing of this package. The limits are hard
+ones, set before any of the code is read, so the code cannot raise them. It is no part of the isolation beyond that.
 """
 
 import _ast  # `ast` takes milliseconds to import, and only two names are needed

@@ -24,7 +24,8 @@ class Outcome:
 
     started: the program inside was reached; without it, `stderr` is the launcher's.
     timed_out: it was killed at the limit.
-    exit_code: of the program; above 128 or negative when a signal ended it; None when it was killed at the limit.
+    exit_code: of the program; negative, or 128 and its number, when a signal ended it; None when it was killed at the
+        limit.
     stdout, stderr: what it printed, at most `output_bytes` each, with a mark where the middle was cut.
     """
 
@@ -38,7 +39,8 @@ class Outcome:
     def signal(self) -> int:
         """Number of the signal that ended the program, or 0."""
         code = self.exit_code or 0
-        return -code if code < 0 else max(0, code - 128)
+        number = -code if code < 0 else code - 128
+        return number if number in signal.valid_signals() else 0
 
 
 class Clipped:
@@ -85,7 +87,7 @@ def run(
     """Start the command, give it `stdin`, and wait for its end, but no longer than `seconds`.
 
     It is the end of the command that counts: a child of it that still holds its output is not waited for. When this
-    returns, the command and its process group are dead and it has been reaped. Raises OSError when it cannot be started.
+    returns, the command and its process group are dead and it has been reaped. Raises OSError when it cannot start.
     """
     deadline = time.monotonic() + seconds
     process = subprocess.Popen(

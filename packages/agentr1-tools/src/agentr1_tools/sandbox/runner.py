@@ -13,8 +13,8 @@ _GRACE_SECONDS = 2.0
 class SandboxRunner:
     """Worker processes that start sandboxes: what a sandbox leaves is killed and reaped as what any tool leaves.
 
-    The sandbox is found here, once, so that a refusal or a warning reaches whoever opens the box. A call ends at the tool's
-    own limit, by itself; the worker's, a little later, is for the case that ending it fails.
+    The sandbox is found here, once, so that a refusal or a warning reaches whoever opens the box. A call ends at the
+    tool's own limit, by itself; the worker's, a little later, is for the case that ending it fails.
     """
 
     def __init__(self, tool: SandboxTool, limit: int) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 from agentr1_tools.base import BaseTool, ToolReturn
 from agentr1_tools.errors import ErrorCode, ToolError
 from agentr1_tools.result import ToolResult
-from agentr1_tools.sandbox.find import Sandbox, find
 from agentr1_tools.sandbox.limits import Limits
 from agentr1_tools.sandbox.run import Outcome
+from agentr1_tools.sandbox.sandbox import Sandbox, find_sandbox
 from agentr1_tools.sandbox.settings import SandboxKind, SandboxSettings
 from agentr1_tools.worker.runner import timeout_result
 
@@ -18,9 +18,9 @@ from agentr1_tools.worker.runner import timeout_result
 class SandboxTool(BaseTool):
     """Subclass it and say which code a call runs (`code`); `answer` says what its outcome means, if not its output.
 
-    The tool itself runs outside: only the text that `code` returns runs inside, with the Python of the sandbox, which has
-    no access to this package, the arguments or the tool. The limit holds for the whole call, the start of the sandbox
-    included.
+    The tool itself runs outside: only the text that `code` returns runs inside, with the Python of the sandbox, which
+    has no access to this package, the arguments or the tool. The limit holds for the whole call, the start of the
+    sandbox included.
 
     sandbox, interpreter, image, limits, allow_unsafe_subprocess: see `SandboxSettings`.
     timeout: seconds, in place of the class's.
@@ -48,7 +48,7 @@ class SandboxTool(BaseTool):
     def open(self) -> None:
         """Find a sandbox and try it. Raises SandboxUnavailableError."""
         if self.sandbox is None:
-            self.sandbox = find(self.settings)
+            self.sandbox = find_sandbox(self.settings)
 
     def code(self, params: dict[str, Any]) -> str:
         """The Python code that these arguments ask for."""
@@ -58,7 +58,8 @@ class SandboxTool(BaseTool):
         """What a run that ended within its time means: its output, or EXECUTION_ERROR when it did not end well."""
         data = {name: value for name, value in dataclasses.asdict(outcome).items() if name in _SHOWN}
         if outcome.exit_code == 0:
-            return {"status": "success", "data": data, "text": outcome.stdout + outcome.stderr or "(no output)"}
+            said = "\n".join(text.rstrip("\n") for text in (outcome.stdout, outcome.stderr) if text)
+            return {"status": "success", "data": data, "text": said or "(no output)"}
         told = outcome.stderr.strip() or _ending(outcome)
         before = f"\nOutput before that:\n{outcome.stdout}" if outcome.stdout else ""
         return ToolResult.failure(ErrorCode.EXECUTION_ERROR, told + before, data)

@@ -87,8 +87,8 @@ class Sandbox:
         return os.environ if isinstance(self.launcher, Container) else {}
 
 
-def find(settings: SandboxSettings) -> Sandbox:
-    """The sandbox these settings ask for, tried once. Raises SandboxUnavailableError with one line that says what to do.
+def find_sandbox(settings: SandboxSettings) -> Sandbox:
+    """The sandbox these settings ask for, tried once. Raises SandboxUnavailableError: one line that says what to do.
 
     Warns with UnsafeSandboxWarning where it is a plain subprocess.
     """
@@ -121,8 +121,8 @@ def _bubblewrap(settings: SandboxSettings, limits: Limits) -> Sandbox:
         )
     launcher = Bubblewrap(program, interpreter.find(settings.interpreter), _setpriv())
     hint = (
-        "user namespaces may be forbidden here (sysctl kernel.unprivileged_userns_clone, AppArmor, or a container's own "
-        "seccomp filter); see docs/guides/sandbox.md"
+        "user namespaces may be forbidden here (sysctl kernel.unprivileged_userns_clone, AppArmor, or a container's "
+        "own seccomp filter); see docs/guides/sandbox.md"
     )
     if launcher.drop:
         hint += f"; as root, uid {bubblewrap.NOBODY} must be able to run {launcher.interpreter.program}"
