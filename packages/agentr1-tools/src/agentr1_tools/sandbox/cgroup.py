@@ -7,7 +7,7 @@ allowed, which is common, there is none, and the limits of each process are all 
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from agentr1_tools.sandbox.limits import Limits
@@ -53,7 +53,7 @@ def find(limits: Limits) -> tuple[Path, ...]:
 
 
 @contextlib.contextmanager
-def group(parents: tuple[Path, ...], limits: Limits) -> Iterator[list[str]]:
+def group(parents: tuple[Path, ...], limits: Limits) -> Generator[list[str]]:
     """A new group in each of `parents`, and what to put before a command line to start it there. Raises OSError."""
     folders = [parent / f"{_PREFIX}{os.getpid()}-{time.monotonic_ns()}" for parent in parents]
     try:

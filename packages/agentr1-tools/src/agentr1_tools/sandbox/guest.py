@@ -11,7 +11,6 @@ import types
 
 READY = b"\x06\n"  # written before the code runs: what starts without it never left the launcher
 _CODE = "<code>"
-_AST_ONLY = _ast.PyCF_ONLY_AST
 
 
 def main() -> None:
@@ -45,11 +44,13 @@ def _run(code: str) -> None:
     sys.modules["__main__"] = module
     sys.argv[:] = [_CODE]
     try:
-        tree = compile(code, _CODE, "exec", _AST_ONLY, True)
+        tree = compile(code, _CODE, "exec", _ast.PyCF_ONLY_AST, dont_inherit=True)
+        assert isinstance(tree, _ast.Module)
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], _ast.Expr) else None
-        exec(compile(tree, _CODE, "exec", 0, True), module.__dict__)
-        if last is not None:
-            sys.displayhook(eval(compile(_ast.Expression(last.value), _CODE, "eval", 0, True), module.__dict__))
+        exec(compile(tree, _CODE, "exec", dont_inherit=True), module.__dict__)
+        if isinstance(last, _ast.Expr):
+            value = compile(_ast.Expression(last.value), _CODE, "eval", dont_inherit=True)
+            sys.displayhook(eval(value, module.__dict__))
     except SystemExit:
         raise
     except BaseException as error:

@@ -48,9 +48,8 @@ def find(path: str | None = None) -> Interpreter:
     path = os.path.abspath(path or default_path())
     answer = _ask(path)
     if tuple(answer["version"]) < _OLDEST:
-        raise SandboxUnavailableError(
-            f"interpreter {path} is Python {'.'.join(map(str, answer['version']))}; 3.8 or later is needed"
-        )
+        version = ".".join(map(str, answer["version"]))
+        raise SandboxUnavailableError(f"interpreter {path} is Python {version}; 3.8 or later is needed")
     prefix, base = str(answer["prefix"]), str(answer["base"])
     own = [prefix] if prefix != base else []
     wanted = dict.fromkeys((*_LIBRARIES, *_DATA, f"{base}/lib", *own))
