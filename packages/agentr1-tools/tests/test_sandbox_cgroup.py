@@ -73,7 +73,7 @@ def test_groups_of_processes_that_are_gone_are_removed(tmp_path):
     (tmp_path / f"agentr1-{gone.pid}-1").mkdir()
     (tmp_path / f"agentr1-{os.getpid()}-1").mkdir()
     (tmp_path / "agentr1-other").mkdir()
-    cgroup._sweep((tmp_path,))
+    cgroup.sweep((tmp_path,))
     assert sorted(os.listdir(tmp_path)) == sorted([f"agentr1-{os.getpid()}-1", "agentr1-other"])
 
 

@@ -190,7 +190,7 @@ def test_a_fork_bomb_stays_small(call, sandbox, tag, grouped):
     watcher = threading.Thread(target=watch)
     watcher.start()
     bomb = "import os, time\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        time.sleep(0.05)"
-    result = call(bomb, timeout=1.5, groups=sandbox.groups if grouped else (), processes=24)
+    result = call(bomb, timeout=3.0, groups=sandbox.groups if grouped else (), processes=24)
     over.set()
     watcher.join()
     assert result.error == "TIMEOUT"
@@ -213,13 +213,12 @@ for _ in range(5):
     if os.fork() == 0:
         kept = b"x" * (60 * 2**20)
         time.sleep(600)
-time.sleep(1)
-print(os.waitpid(-1, os.WNOHANG))
+print(os.wait())
 """
-    alone = "kept = b'x' * (60 * 2**20)\n(0, 0)"
-    assert call(alone, memory_bytes=96 * 2**20, tmp_bytes=2**20).text == "(0, 0)"
+    alone = "kept = b'x' * (60 * 2**20)\n'it fits'"
+    assert call(alone, memory_bytes=96 * 2**20, tmp_bytes=2**20).text == "'it fits'"
     result = call(code, memory_bytes=96 * 2**20, tmp_bytes=2**20)
-    assert result.text != "(0, 0)"  # the kernel killed one of them, or the whole run
+    assert result.error != "TIMEOUT"  # the kernel killed one of them, or the whole run
 
 
 def test_an_endless_loop_ends_at_the_limit(call):

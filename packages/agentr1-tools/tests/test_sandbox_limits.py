@@ -26,3 +26,9 @@ def test_processor_time_follows_the_call_unless_it_is_given():
 def test_a_limit_is_a_whole_number_above_0(wrong):
     with pytest.raises(ToolConfigError, match=next(iter(wrong))):
         Limits(**wrong)
+
+
+def test_limits_can_come_from_a_file():
+    assert Limits.from_mapping({"processes": 4}) == Limits(processes=4)
+    with pytest.raises(ToolConfigError, match=r"'proceses'; did you mean 'processes'.*cpu_seconds, memory_bytes"):
+        Limits.from_mapping({"proceses": 4})

@@ -1,9 +1,11 @@
+import os
 import threading
 import time
 
 import pytest
 from agentr1_tools import ToolBox, ToolCall
-from agentr1_tools.errors import ToolOpenError
+from agentr1_tools.cli import main
+from agentr1_tools.errors import SandboxUnavailableError, ToolOpenError
 from agentr1_tools.python_tool import Python
 from agentr1_tools.sandbox.runner import SandboxRunner
 from agentr1_tools.sandbox.unsafe import UnsafeSandboxWarning
@@ -15,7 +17,16 @@ def test_a_box_without_a_sandbox_does_not_open(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ToolOpenError, match=r"tool 'python' cannot be opened: .*`apt install bubblewrap`"):
         ToolBox(["python"]).open()
-    assert ToolBox(["python"]).call(ToolCall("python", {"code": "1"})).error == "EXECUTION_ERROR"
+    result = ToolBox(["python"]).call(ToolCall("python", {"code": "1"}))
+    assert (result.error, "apt install bubblewrap" in result.text) == ("SANDBOX_ERROR", True)
+
+
+def test_the_command_says_it_in_one_line(monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main(["call", "python", '{"code": "1"}']) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert "`apt install bubblewrap`" in told.err
 
 
 def test_the_warning_reaches_whoever_opens_the_box(monkeypatch, no_sandbox):
@@ -31,9 +42,7 @@ def test_the_warning_reaches_whoever_opens_the_box(monkeypatch, no_sandbox):
         assert box.call(ToolCall("python", {"code": straggler})).text == "'left one'"
 
 
-def _none(settings, limits):
-    from agentr1_tools.errors import SandboxUnavailableError
-
+def _none(settings):
     raise SandboxUnavailableError("there is none")
 
 
@@ -51,6 +60,11 @@ def test_closing_the_box_ends_what_runs(sandbox):
     box.close()
     caller.join(10)
     assert [result.error for result in results] == ["CANCELLED"]
+    assert not [folder for parent in sandbox.groups for folder in parent.glob("agentr1-*") if is_left(folder)]
+
+
+def is_left(folder):
+    return not os.path.exists(f"/proc/{folder.name.split('-')[1]}")
 
 
 def test_a_runner_that_is_not_open_answers_so():

@@ -50,6 +50,10 @@ def test_a_sandbox_that_stops_working_is_an_error_of_its_own(sandbox):
     assert raised.value.code == ErrorCode.SANDBOX_ERROR
 
 
+def test_limits_may_be_a_mapping():
+    assert Counting(limits={"processes": 4}).settings.limits.processes == 4
+
+
 def test_code_has_to_be_defined():
     with pytest.raises(NotImplementedError, match=r"must define code\(params\)"):
         SandboxTool().code({})

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from agentr1_tools.errors import ErrorCode, ToolError
+from agentr1_tools.errors import ErrorCode, SandboxUnavailableError, ToolError
 
 _log = logging.getLogger(__name__)
 
@@ -142,6 +142,8 @@ def from_exception(error: BaseException) -> ToolResult:
     """The result of a call whose `execute` raised. The model reads type and message, never a traceback."""
     if isinstance(error, ToolError):
         return ToolResult.failure(error.code, error.message)
+    if isinstance(error, SandboxUnavailableError):
+        return ToolResult.failure(ErrorCode.SANDBOX_ERROR, str(error))
     if isinstance(error, asyncio.CancelledError):
         return ToolResult.failure(ErrorCode.CANCELLED, "the call was cancelled")
     _log.debug("a tool raised", exc_info=error)

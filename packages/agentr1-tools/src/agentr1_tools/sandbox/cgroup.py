@@ -46,7 +46,7 @@ def candidates(root: Path = _ROOT, membership: str | None = None) -> list[tuple[
 def find(limits: Limits) -> tuple[Path, ...]:
     """The first place where a group with these limits can be made; empty where there is none."""
     for parents in candidates():
-        _sweep(parents)
+        sweep(parents)
         with contextlib.suppress(OSError), group(parents, limits):
             return parents
     return ()
@@ -104,9 +104,10 @@ def _remove(folder: Path, seconds: float = 2.0) -> None:
         time.sleep(0.001)
 
 
-def _sweep(parents: tuple[Path, ...]) -> None:
-    """Remove groups of processes that were killed before they could."""
+def sweep(parents: tuple[Path, ...]) -> None:
+    """Remove empty groups whose makers were killed before they could."""
     for folder in (entry for parent in parents for entry in parent.glob(f"{_PREFIX}*")):
         owner = folder.name.removeprefix(_PREFIX).partition("-")[0]
         if owner.isdecimal() and not Path("/proc", owner).exists():
-            _remove(folder, seconds=0.1)
+            with contextlib.suppress(OSError):
+                folder.rmdir()

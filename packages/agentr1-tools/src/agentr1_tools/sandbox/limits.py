@@ -1,9 +1,11 @@
 """Limits: what one run in a sandbox may use."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any, Self
 
-from agentr1_tools.errors import ToolConfigError
+from agentr1_tools.errors import ToolConfigError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,15 @@ class Limits:
             optional = entry.name == "cpu_seconds" and value is None
             if not optional and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise ToolConfigError(f"limits: {entry.name} is {value!r}; it must be a whole number, 1 or more")
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> Self:
+        """From what a configuration file holds. Raises ToolConfigError for a name it does not know."""
+        known = [entry.name for entry in fields(cls)]
+        for name in values:
+            if name not in known:
+                raise ToolConfigError(f"limits: no {name!r}{did_you_mean(name, known)}; legal are {', '.join(known)}")
+        return cls(**values)
 
     @property
     def total_bytes(self) -> int:

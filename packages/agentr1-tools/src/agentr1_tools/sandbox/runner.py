@@ -43,3 +43,5 @@ class SandboxRunner:
         """End all workers and what runs in their sandboxes."""
         if self._workers is not None:
             self._workers.close()
+        if self._tool.sandbox is not None:
+            self._tool.sandbox.tidy()

@@ -4,6 +4,7 @@ Order: bubblewrap; docker or podman only when asked for by name; otherwise no sa
 `allow_unsafe_subprocess` was set.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -79,8 +80,13 @@ class Sandbox:
                 environment=self._environment(),
             )
         if outcome.timed_out and (stop := self.launcher.stop(name)):
-            subprocess.run(stop, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRY_SECONDS, check=False)
+            with contextlib.suppress(OSError, subprocess.SubprocessError):  # then the container ends by itself, soon
+                subprocess.run(stop, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRY_SECONDS)
         return outcome
+
+    def tidy(self) -> None:
+        """Remove what runs left behind that were killed from outside, with the process that had started them."""
+        cgroup.sweep(self.groups)
 
     def _environment(self) -> Mapping[str, str]:
         """Empty; docker and podman, which are clients of something, need ours. It does not reach the container."""
@@ -92,21 +98,20 @@ def find_sandbox(settings: SandboxSettings) -> Sandbox:
 
     Warns with UnsafeSandboxWarning where it is a plain subprocess.
     """
-    limits = settings.limits if isinstance(settings.limits, Limits) else Limits(**settings.limits)
     if settings.sandbox in ("docker", "podman"):
-        return _container(settings, limits)
+        return _container(settings)
     try:
-        return _bubblewrap(settings, limits)
+        return _bubblewrap(settings)
     except SandboxUnavailableError as error:
         if not settings.allow_unsafe_subprocess:
             raise
         path = settings.interpreter or interpreter.default_path()
-        sandbox = _tried(Sandbox(UnsafeSubprocess(path, _setpriv()), limits), "")
+        sandbox = _tried(Sandbox(UnsafeSubprocess(path, _setpriv()), settings.limits), "")
         warnings.warn(f"{error}; so the code runs in a plain subprocess: {WARNING}", UnsafeSandboxWarning, stacklevel=3)
         return sandbox
 
 
-def _bubblewrap(settings: SandboxSettings, limits: Limits) -> Sandbox:
+def _bubblewrap(settings: SandboxSettings) -> Sandbox:
     program = shutil.which("bwrap")
     if program is None:
         raise SandboxUnavailableError(
@@ -126,17 +131,18 @@ def _bubblewrap(settings: SandboxSettings, limits: Limits) -> Sandbox:
     )
     if launcher.drop:
         hint += f"; as root, uid {bubblewrap.NOBODY} must be able to run {launcher.interpreter.program}"
-    groups = cgroup.find(limits)
-    return _tried(Sandbox(launcher, limits, groups), hint)
+    groups = cgroup.find(settings.limits)
+    return _tried(Sandbox(launcher, settings.limits, groups), hint)
 
 
-def _container(settings: SandboxSettings, limits: Limits) -> Sandbox:
+def _container(settings: SandboxSettings) -> Sandbox:
     kind = str(settings.sandbox)
     program = shutil.which(kind)
     if program is None:
         raise SandboxUnavailableError(f"sandbox={kind!r}, but there is no command {kind}; install it, or {INSTALL}")
     image = settings.image or IMAGE
-    return _tried(Sandbox(Container(kind, program, image), limits), f"is it running, and `{kind} pull {image}` done?")
+    hint = f"is it running, and `{kind} pull {image}` done?"
+    return _tried(Sandbox(Container(kind, program, image), settings.limits), hint)
 
 
 def _tried(sandbox: Sandbox, hint: str) -> Sandbox:

@@ -1,8 +1,7 @@
 """SandboxSettings: what an operator chooses. Nothing is looked for or started here."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from agentr1_tools.errors import ToolConfigError, did_you_mean
 from agentr1_tools.sandbox.limits import Limits
@@ -18,14 +17,14 @@ class SandboxSettings:
     sandbox: "bubblewrap", "docker" or "podman"; None is bubblewrap.
     interpreter: the Python inside bubblewrap; None is the system's.
     image: the image for docker and podman; None is `containers.IMAGE`.
-    limits: a Limits, or a mapping of its fields.
+    limits: what one run may use.
     allow_unsafe_subprocess: without bubblewrap run a plain subprocess, which is no security boundary, with a warning.
     """
 
     sandbox: SandboxKind | None = None
     interpreter: str | None = None
     image: str | None = None
-    limits: Limits | Mapping[str, Any] = field(default_factory=Limits)
+    limits: Limits = field(default_factory=Limits)
     allow_unsafe_subprocess: bool = False
 
     def __post_init__(self) -> None:
@@ -42,13 +41,3 @@ class SandboxSettings:
                 f"give sandbox={self.sandbox!r} or allow_unsafe_subprocess=True, not both: one asks for a sandbox, the "
                 "other does without"
             )
-        if not isinstance(self.limits, Limits):
-            object.__setattr__(self, "limits", _limits(self.limits))
-
-
-def _limits(values: Mapping[str, Any]) -> Limits:
-    for name in values:
-        if name not in Limits.__dataclass_fields__:
-            known = Limits.__dataclass_fields__
-            raise ToolConfigError(f"limits: no {name!r}{did_you_mean(name, known)}; legal are {', '.join(known)}")
-    return Limits(**values)

@@ -22,7 +22,7 @@ class SandboxTool(BaseTool):
     has no access to this package, the arguments or the tool. The limit holds for the whole call, the start of the
     sandbox included.
 
-    sandbox, interpreter, image, limits, allow_unsafe_subprocess: see `SandboxSettings`.
+    sandbox, interpreter, image, limits, allow_unsafe_subprocess: see `SandboxSettings`; `limits` may be a mapping.
     timeout: seconds, in place of the class's.
     """
 
@@ -40,7 +40,9 @@ class SandboxTool(BaseTool):
         allow_unsafe_subprocess: bool = False,
         timeout: float | None = None,
     ) -> None:
-        self.settings = SandboxSettings(sandbox, interpreter, image, limits or Limits(), allow_unsafe_subprocess)
+        if not isinstance(limits, Limits):
+            limits = Limits.from_mapping(limits or {})
+        self.settings = SandboxSettings(sandbox, interpreter, image, limits, allow_unsafe_subprocess)
         self.sandbox: Sandbox | None = None
         if timeout is not None:
             self.timeout = timeout
