@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,6 +16,12 @@ from typing import Any
 
 import pytest
 from agentr1_tools import BaseTool, ToolBox
+from agentr1_tools.errors import SandboxUnavailableError
+from agentr1_tools.sandbox.interpreter import default_path
+from agentr1_tools.sandbox.limits import Limits
+from agentr1_tools.sandbox.sandbox import Sandbox, find_sandbox
+from agentr1_tools.sandbox.settings import SandboxSettings
+from agentr1_tools.sandbox.unsafe import UnsafeSubprocess
 from agentr1_tools.worker import processes
 from hypothesis import HealthCheck, settings
 
@@ -189,3 +196,21 @@ def start_server(tmp_path: Path) -> Iterator[Callable[..., Server]]:
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture(scope="session")
+def sandbox() -> Sandbox:
+    """The sandbox of this machine. Without one the tests that need it skip, and say how to get one; in CI they fail."""
+    try:
+        return find_sandbox(SandboxSettings())
+    except SandboxUnavailableError as error:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(error))
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def no_sandbox() -> Sandbox:
+    """A plain subprocess: what an attack does there shows that the attack is a real one."""
+    drop = shutil.which("setpriv") if os.geteuid() == 0 else None
+    return Sandbox(UnsafeSubprocess(default_path(), drop), Limits())

@@ -9,6 +9,7 @@ from agentr1_tools.function_tool import tool
 from agentr1_tools.injection import ErrorInjection
 from agentr1_tools.registry import ToolInfo, available, available_formats, get_format, load_tool
 from agentr1_tools.result import ToolResult
+from agentr1_tools.sandbox.tool import SandboxTool
 from agentr1_tools.toolbox import ToolBox
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "ErrorCode",
     "ErrorInjection",
     "ParsedResponse",
+    "SandboxTool",
     "ToolBox",
     "ToolCall",
     "ToolCheckError",

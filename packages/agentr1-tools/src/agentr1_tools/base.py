@@ -26,7 +26,7 @@ class BaseTool:
     timeout: seconds a call may take; the limit is this one, never one the model passes.
     cacheable: equal arguments give equal results, so a box may answer from its cache.
     min_interval: seconds between the starts of two calls.
-    risky: must run in a sandbox.
+    risky: must run in a sandbox; a box runs a risky tool only when it is a `SandboxTool`.
     cooperative: `execute` lets other threads run and comes back by itself, so it may share the process. A tool that
         does not declare it runs in a worker process, which can be killed at the limit.
     max_batch: the most calls that are given to `execute_batch` at once, where it is defined; all of them together have

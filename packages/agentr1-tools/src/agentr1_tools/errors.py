@@ -54,6 +54,10 @@ class ToolOpenError(RuntimeError):
     """`open()` of a tool failed, so the box cannot start."""
 
 
+class SandboxUnavailableError(ToolOpenError):
+    """There is no sandbox on this machine to run risky code in, or the one chosen does not work."""
+
+
 class ToolConfigError(ValueError):
     """A tool was configured with values it cannot work with."""
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from agentr1_tools.errors import ErrorCode, ToolError
+from agentr1_tools.errors import ErrorCode, SandboxUnavailableError, ToolError
 
 _log = logging.getLogger(__name__)
 
@@ -182,6 +182,8 @@ def timeout_result(seconds: float) -> ToolResult:
 
 def from_exception(error: BaseException) -> ToolResult:
     """The result of a call whose `execute` raised. The model reads type and message, never a traceback."""
+    if isinstance(error, SandboxUnavailableError):
+        return ToolResult.failure(ErrorCode.SANDBOX_ERROR, str(error))
     if isinstance(error, asyncio.CancelledError):
         return ToolResult.failure(ErrorCode.CANCELLED, "the call was cancelled")
     if isinstance(error, ToolError):

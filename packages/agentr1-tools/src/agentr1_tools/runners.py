@@ -1,6 +1,7 @@
 """How a cooperative tool runs: sync ones on a daemon thread, async ones on the background loop, both with a limit.
 
-A tool that is not cooperative runs in a process instead (`worker.runner`); a risky one is refused here.
+A tool that is not cooperative runs in a process instead (`worker.runner`). A risky one runs there too when it is a
+SandboxTool, which keeps what is risky in a sandbox (`sandbox.runner`), and is refused here when it is not.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ from agentr1_tools.base import BaseTool, ToolReturn
 from agentr1_tools.batching import BatchableRunner, BatchRunner
 from agentr1_tools.errors import ErrorCode, ToolOpenError
 from agentr1_tools.result import ToolResult, from_exception, normalise, normalise_batch, timeout_result
+from agentr1_tools.sandbox.runner import SandboxRunner
+from agentr1_tools.sandbox.tool import SandboxTool
 from agentr1_tools.threads import background, executors
 from agentr1_tools.worker.runner import ProcessRunner
 
@@ -34,6 +37,8 @@ class Runner(Protocol):
 
 def make_runner(tool: BaseTool, workers: int) -> Runner:
     """The runner a tool's declarations ask for."""
+    if isinstance(tool, SandboxTool):
+        return SandboxRunner(tool, workers)
     if tool.risky:
         return RefusingRunner()
     runner = single_runner(tool, workers)
@@ -169,12 +174,13 @@ class LoopRunner:
 
 
 class RefusingRunner:
-    """A risky tool and no sandbox to run it in."""
+    """A risky tool that does not say what of it could run in a sandbox."""
 
     def open(self) -> None: ...
 
     def run(self, params: dict[str, Any]) -> ToolResult:
-        return ToolResult.failure(ErrorCode.SANDBOX_ERROR, "the tool must run in a sandbox, and this box has none")
+        problem = "the tool is risky, and says nothing of what to run in a sandbox; derive it from SandboxTool"
+        return ToolResult.failure(ErrorCode.SANDBOX_ERROR, problem)
 
     def close(self) -> None: ...
 

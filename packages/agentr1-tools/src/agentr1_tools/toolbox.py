@@ -297,7 +297,7 @@ class _Opened:
             except ToolOpenError as error:
                 for earlier in opened:
                     earlier.close()
-                raise ToolOpenError(f"tool {name!r} cannot be opened: {error}") from error
+                raise type(error)(f"tool {name!r} cannot be opened: {error}") from error
             opened.append(runner)
 
 

@@ -79,7 +79,7 @@ class WikiSearch(BaseTool):
         self.timeout = default if timeout is None else timeout
         self._http = HttpRetriever(retriever_url, self.timeout) if retriever_url else None
         self.index = index
-        self.max_batch = 64 if retriever_url else 16  # in memory one is searched after another: all well within the limit
+        self.max_batch = 64 if retriever_url else 16  # in memory one after another, within the limit
 
     def open(self) -> None:
         """Load the corpus (seconds, the first time in a process), or get ready to connect."""

@@ -97,11 +97,15 @@ class Worker:
 
 
 class ProcessRunner:
-    """Workers of one tool: one from the start, up to `limit` when calls run at the same time."""
+    """Workers of one tool: one from the start, up to `limit` when calls run at the same time.
 
-    def __init__(self, tool: BaseTool, limit: int) -> None:
+    grace: seconds a call gets beyond the tool's timeout, for a tool that ends its calls at it by itself.
+    """
+
+    def __init__(self, tool: BaseTool, limit: int, grace: float = 0.0) -> None:
         self._tool = tool
         self._limit = limit
+        self._grace = grace
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
         self._free = threading.Condition()
@@ -139,7 +143,7 @@ class ProcessRunner:
         except ToolOpenError as error:
             return _closed() if self._closed else _not_opened(error)
         try:
-            answer = worker.ask(what, limit)
+            answer = worker.ask(what, limit + self._grace)
         except TimeoutError:
             self._replace(worker)
             return timeout_result(limit)

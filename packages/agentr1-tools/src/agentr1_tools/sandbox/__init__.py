@@ -1,0 +1,1 @@
+"""Runs code that nobody has read, where it can do no harm: see `docs/guides/sandbox.md`."""
