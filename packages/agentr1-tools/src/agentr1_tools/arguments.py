@@ -7,8 +7,9 @@ import jsonschema
 from jsonschema.exceptions import SchemaError
 from referencing import Registry
 
-from agentr1_tools.calls import ToolCall
+from agentr1_tools.calls import ToolCall, Untyped
 from agentr1_tools.errors import ErrorCode, InvalidToolError, ToolError, did_you_mean, listed
+from agentr1_tools.formats.literals import read_literal
 from agentr1_tools.result import json_problem
 
 _MAX_PROBLEMS = 3
@@ -32,15 +33,19 @@ class ArgumentChecker:
         except SchemaError as error:
             raise InvalidToolError(f"tool {name!r}: parameters is no JSON Schema 2020-12: {error.message}") from error
         self.name = name
-        self.properties: list[str] = list(schema.get("properties", {}))
+        self._schemas: dict[str, Any] = schema.get("properties", {})
+        self.properties: list[str] = list(self._schemas)
         self._validator: Any = validator(schema, registry=cast(Any, Registry)())
 
     def bind(self, call: ToolCall) -> dict[str, Any]:
-        """The call's arguments by name. Raises ToolError(INVALID_ARGUMENT) for too many values or one given twice."""
+        """The call's arguments by name, untyped texts as the schema types them.
+
+        Raises ToolError(INVALID_ARGUMENT) for too many values or one given twice.
+        """
         if not isinstance(cast(object, call.arguments), dict):
             raise self._error(f"the arguments are {call.arguments!r:.100}, not an object of name: value")
         if not call.positional:
-            return call.arguments
+            return self._typed(call.arguments)
         if len(call.positional) > len(self.properties):
             raise self._error(
                 f"{len(call.positional)} values without a name, but the tool has {len(self.properties)} parameters: "
@@ -49,7 +54,7 @@ class ArgumentChecker:
         named = dict(zip(self.properties, call.positional, strict=False))
         if twice := named.keys() & call.arguments.keys():
             raise self._error(f"{listed(twice)}: given twice, once without a name and once with it")
-        return named | call.arguments
+        return self._typed(named | call.arguments)
 
     def validate(self, arguments: dict[str, Any]) -> None:
         """Raise ToolError(INVALID_ARGUMENT) saying which argument is wrong and why."""
@@ -62,6 +67,23 @@ class ArgumentChecker:
             raise ToolError(ErrorCode.EXECUTION_ERROR, message) from error
         if problems:
             raise self._error("; ".join(self._describe(problem) for problem in problems[:_MAX_PROBLEMS]))
+
+    def _typed(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not any(isinstance(value, Untyped) for value in arguments.values()):
+            return arguments
+        return {
+            name: self._read(value, name) if isinstance(value, Untyped) else value for name, value in arguments.items()
+        }
+
+    def _read(self, text: Untyped, name: str) -> Any:
+        """Text where the schema takes text, else the value it spells."""
+        plain = str(text)
+        try:
+            if name not in self._schemas or not any(self._validator.descend(plain, self._schemas[name])):
+                return plain
+            return read_literal(plain)
+        except Exception:  # it spells nothing, or the schema cannot be applied: `validate` says what is wrong
+            return plain
 
     def _describe(self, problem: _Problem) -> str:
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.absolute_path)

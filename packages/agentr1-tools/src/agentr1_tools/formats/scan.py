@@ -1,0 +1,223 @@
+"""The scan all formats share: thinking, answers, calls and the text around them, in one pass.
+
+A format says what its marks look like and reads what stands behind one; here is what all have in common. Characters
+and calls are bounded before anything is read, what was searched for in vain is not searched for again, and text is read
+again after a fault only within a bound, so time is linear in the text.
+"""
+
+import re
+from collections.abc import Callable
+
+from agentr1_tools.calls import CallError, ParsedResponse, ToolCall
+from agentr1_tools.errors import ErrorCode
+from agentr1_tools.formats.literals import LiteralError, behind_brackets, skip
+
+MAX_CHARS = 1_000_000
+MAX_CALLS = 32
+MAX_MARKS = 10_000
+
+_RAW_CHARS = 200
+_ALWAYS_READ_AGAIN = 100_000  # characters
+_LONGEST_MARK = 512
+
+CallReader = Callable[[str, int], tuple[ToolCall, int]]
+"""Reads one call at a position and says where it ends, or raises LiteralError."""
+
+MarkReader = Callable[["Scan", re.Match[str]], int]
+"""Takes in what stands at a mark and says where the scan goes on."""
+
+
+def marks(call: str, other: str = "", *, answers: bool = False, flags: int = 0) -> re.Pattern[str]:
+    """A pattern of all that a scan stops at.
+
+    call: what begins a call. other: what else the format wants to look at. answers: what stands between `<answer>` and
+    `</answer>` is text, for formats whose calls could be taken for it.
+    """
+    parts = [r"(?P<think></?think>)"]
+    parts += [r"(?P<answer><answer>)"] if answers else []
+    parts += [f"(?P<call>{call})"]
+    parts += [f"(?P<other>{other})"] if other else []
+    return re.compile("|".join(parts), flags)
+
+
+class Scan:
+    """One pass over one response. Readers add to `items`; `content` is the text around them."""
+
+    def __init__(self, text: str, max_chars: int = MAX_CHARS, max_calls: int = MAX_CALLS) -> None:
+        self.text = text[:max_chars]
+        self.items: list[ToolCall | CallError] = []
+        self.content: list[str] = []
+        self.left_out = 0
+        self._whole, self._max_chars, self._max_calls = text, max_chars, max_calls
+        self._absent: dict[str | re.Pattern[str], int] = {}
+        self._read_in_vain = 0
+
+    def run(
+        self, marks: re.Pattern[str], read: MarkReader, leave_out: MarkReader = lambda _, mark: mark.end()
+    ) -> ParsedResponse:
+        """Go through the text. `leave_out` passes over a call that is one too many."""
+        position, thought, seen = 0, False, 0
+        while (mark := marks.search(self.text, position)) is not None:
+            if (seen := seen + 1) > MAX_MARKS:
+                self._give_up(mark, marks)
+                break
+            self.content.append(self.text[position : mark.start()])
+            if mark.lastgroup == "think":
+                position, thought = self._think(mark, thought), True
+            elif mark.lastgroup == "answer":
+                position = self._answer(mark)
+            elif mark.lastgroup == "call" and self.full:
+                self.left_out += 1
+                position = leave_out(self, mark)
+            else:
+                position = read(self, mark)
+        self.content.append(self.text[position:])
+        self._report_what_was_not_read(marks)
+        return ParsedResponse("".join(self.content).strip(), tuple(self.items))
+
+    @property
+    def full(self) -> bool:
+        """True when no more calls are taken."""
+        return len(self.items) >= self._max_calls
+
+    @property
+    def after_fault(self) -> bool:
+        """True when the last thing taken in was a call that could not be read."""
+        return bool(self.items) and isinstance(self.items[-1], CallError)
+
+    @property
+    def _patient(self) -> bool:
+        """False when so much was read in vain that broken text is not read again."""
+        return self._read_in_vain <= max(_ALWAYS_READ_AGAIN, len(self.text))
+
+    def fail(self, problem: str, start: int) -> None:
+        """Record a call that could not be read; `start` is where it begins."""
+        self.items.append(CallError(str(ErrorCode.PARSE_ERROR), problem, self._whole[start : start + _RAW_CHARS]))
+
+    def refuse(self, error: LiteralError, start: int) -> None:
+        """Record a call whose reader gave up."""
+        self.fail(f"{error} (character {error.position - start} of the call)", start)
+        self._read_in_vain += max(error.position - start, 0)
+
+    def find(self, needle: str, position: int) -> int:
+        """`str.find`, which remembers what is not there."""
+        if position >= self._absent.get(needle, len(self.text) + 1):
+            return -1
+        found = self.text.find(needle, position)
+        if found < 0:
+            self._absent[needle] = min(position, self._absent.get(needle, position))
+        return found
+
+    def search(self, pattern: re.Pattern[str], position: int) -> re.Match[str] | None:
+        """`pattern.search`, which remembers what is not there."""
+        if position >= self._absent.get(pattern, len(self.text) + 1):
+            return None
+        found = pattern.search(self.text, position)
+        if found is None:
+            self._absent[pattern] = min(position, self._absent.get(pattern, position))
+        return found
+
+    def read_calls(self, start: int, read: CallReader, following: re.Pattern[str], separator: str, close: str) -> int:
+        """Read calls one behind another; return where the scan goes on.
+
+        following: where, in broken text, the next call clearly begins (at the end of the match), or in its group `mark`
+        what the scan should look at. close: what must stand behind the last call; empty where nothing must.
+        """
+        position = start
+        while not self.full:
+            position, at_call = self._read_one(position, read, following)
+            if at_call:
+                continue
+            begin, position = position, skip(self.text, position)
+            if self.text.startswith(separator, position):
+                position = skip(self.text, position + len(separator))
+            elif not close:
+                return begin
+            elif not self.text.startswith(close, position):
+                if not self.after_fault:
+                    self.fail(f"expected {separator!r} or {close!r} after the call", position)
+                return begin
+            if close and self.text.startswith(close, position):
+                return position + len(close)
+            if not close and not self.text.startswith("{", position):
+                return position
+        return self._leave_out_all(position, following)
+
+    def _read_one(self, start: int, read: CallReader, following: re.Pattern[str]) -> tuple[int, bool]:
+        """Where the reading goes on, and whether a call begins there for sure."""
+        try:
+            call, end = read(self.text, start)
+        except LiteralError as error:
+            self.refuse(error, start)
+            return self._resume(start, error, following)
+        self.items.append(call)
+        return end, False
+
+    def _resume(self, start: int, error: LiteralError, following: re.Pattern[str]) -> tuple[int, bool]:
+        if error.ends_call:
+            return error.position, False
+        if self._patient:
+            end, closed = behind_brackets(self.text, start)
+            self._read_in_vain += end - start
+            if closed:
+                return end, False
+        found = self.search(following, start + 1 if self._patient else max(error.position, start + 1))
+        if found is None:
+            return len(self.text), False
+        return (found.start(), False) if found.lastgroup == "mark" else (found.end(), True)
+
+    def _leave_out_all(self, position: int, following: re.Pattern[str]) -> int:
+        while True:
+            self.left_out += 1
+            found = self.search(following, position + 1)
+            if found is None:
+                return len(self.text)
+            if found.lastgroup == "mark":
+                return found.start()
+            position = found.end()
+
+    def _think(self, mark: re.Match[str], thought: bool) -> int:
+        if mark[0] == "<think>":
+            end = self.find("</think>", mark.end())
+            return len(self.text) if end < 0 else end + len("</think>")
+        if not thought:  # the prompt had opened it: what came before was thinking
+            self.items.clear()
+            self.content.clear()
+            self.left_out = 0
+        return mark.end()
+
+    def _answer(self, mark: re.Match[str]) -> int:
+        end = self.find("</answer>", mark.end())
+        end = mark.end() if end < 0 else end + len("</answer>")
+        self.content.append(self.text[mark.start() : end])
+        return end
+
+    def _give_up(self, mark: re.Match[str], marks: re.Pattern[str]) -> None:
+        """Nothing is known of a text full of marks, not even where its thinking ends: run none of its calls."""
+        rest = marks.finditer(self.text, mark.start())
+        if self.items or any(mark.lastgroup == "call" for mark in rest):
+            self.items.clear()
+            self.left_out = 0
+            self.fail(f"more than {MAX_MARKS} tags in one response; write only what is needed", 0)
+
+    def _report_what_was_not_read(self, marks: re.Pattern[str]) -> None:
+        limit = self._max_chars
+        if len(self._whole) > limit:
+            behind = marks.finditer(self._whole, max(limit - _LONGEST_MARK, 0))
+            if any(mark.lastgroup == "call" and mark.end() > limit for mark in behind):
+                problem = f"the response is longer than {limit} characters; calls after that are not read"
+                self.fail(problem, limit)
+        if self.left_out:
+            problem = f"{self.left_out} more calls were not run; make at most {self._max_calls} calls in one response"
+            self.fail(problem, len(self._whole))
+
+
+def behind_broken(scan: Scan, marks: re.Pattern[str], start: int, close: str) -> int:
+    """Where a call that could not be read ends: behind its closing text, or before the next call."""
+    while (mark := scan.search(marks, start)) is not None:
+        if mark[0] == close:
+            return mark.end()
+        if mark.lastgroup == "call" or mark[0] == "</think>":
+            return mark.start()
+        start = mark.end()
+    return len(scan.text)
