@@ -13,7 +13,7 @@ from typing import Any
 from agentr1_tools.calls import ParsedResponse, ToolCall
 from agentr1_tools.formats.json_call import named_arguments, read_arguments
 from agentr1_tools.formats.literals import LiteralError, skip
-from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS, Scan, behind_broken, marks
+from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS, Scan, behind_broken, kind, marks
 from agentr1_tools.formats.schemas import typescript
 from agentr1_tools.formats.tagged import stray
 from agentr1_tools.result import ToolResult
@@ -21,8 +21,8 @@ from agentr1_tools.result import ToolResult
 _CALL = "<|call|>"
 _TO = r"\bto=(?!assistant\b|user\b)"
 _MARKS = marks(
-    rf"<\|(?:start|channel)\|>[^<]{{0,200}}?{_TO}[^<]{{0,200}}+(?:<\|channel\|>[^<]{{0,200}}+)?+",
-    r"<\|(?:start|channel)\|>[^<]{0,200}+|<\|(?:end|call|return|message|constrain)\|>",
+    [rf"<\|(?:start|channel)\|>[^<]{{0,200}}?{_TO}[^<]{{0,200}}+(?:<\|channel\|>[^<]{{0,200}}+)?+"],
+    [r"<\|(?:start|channel)\|>[^<]{0,200}+", r"<\|(?:end|call|return|message|constrain)\|>"],
 )
 _RECIPIENT = re.compile(rf"{_TO}(?:functions\.)?([A-Za-z_][\w.\-]{{0,127}})")
 _BODY = re.compile(r"\s*+(?:<\|constrain\|>[^<]{0,200}+)?+<\|message\|>\s*+")
@@ -78,7 +78,7 @@ class HarmonyFormat:
 
 
 def _look(scan: Scan, mark: re.Match[str]) -> int:
-    if mark.lastgroup == "call":
+    if kind(mark) == "call":
         return _call(scan, mark)
     if mark[0] == _CALL:
         return stray(scan, mark, "a message to a function")

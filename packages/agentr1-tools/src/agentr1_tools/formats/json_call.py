@@ -1,7 +1,6 @@
 """Reader of `{"name": ..., "arguments": {...}}` from a position in a text; every fault has an error of its own."""
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -20,8 +19,6 @@ _KEY = r'"(?:arguments|parameters)"'
 _TYPE = r'(?:"type"\s*+:\s*+"function"\s*+,\s*+)?'
 CALL_BEGINS = rf'\{{\s*+{_TYPE}"name"\s*+:\s*+"[^"\\]{{1,128}}"\s*+,\s*+{_KEY}\s*+:'
 """A pattern of the usual beginning of a call, strict enough to find one again in broken text."""
-
-NEXT_CALL = re.compile(rf"[,;\n]\s*+(?={CALL_BEGINS})")
 
 
 def read_json_call(

@@ -8,7 +8,6 @@ which keeps a scan of many broken calls linear.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 MAX_DEPTH = 32
@@ -108,21 +107,23 @@ def behind_brackets(text: str, position: int) -> tuple[int, bool]:
     It ends behind the bracket that closes its first one, or before a separator or closing bracket outside its own.
     Strings are passed over; one that is not closed, or too many brackets, and the end cannot be told.
     """
-    depth, end = 0, position
-    for token in islice(_BRACKETS.finditer(text, position), MAX_BRACKETS):
-        end, sign = token.end(), token[0][0]
+    depth = 0
+    for count, token in enumerate(_BRACKETS.finditer(text, position)):
+        sign = token[0][0]
+        if count == MAX_BRACKETS:
+            return token.start(), False
         if sign in "([{":
             depth += 1
         elif sign in ")]}":
             depth -= 1
             if depth <= 0:
-                return (end, True) if depth == 0 else (token.start(), True)
+                return token.end() if depth == 0 else token.start(), True
         elif sign in ",;":
             if depth == 0:
                 return token.start(), True
         elif token[0] in "\"'":
-            return len(text), False
-    return end, False
+            break
+    return len(text), False
 
 
 def _separator(text: str, position: int, closing: str) -> int:

@@ -13,15 +13,15 @@ from agentr1_tools.calls import ParsedResponse, ToolCall
 from agentr1_tools.formats.json_call import CALL_BEGINS, named_arguments, read_json_call
 from agentr1_tools.formats.json_results import RESULT_START, render_lines
 from agentr1_tools.formats.literals import skip
-from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS, Scan, marks
+from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS, Scan, kind, marks
 from agentr1_tools.formats.schemas import json_lines
 from agentr1_tools.result import ToolResult
 
 _TAG = "<|python_tag|>"
 _TAG_PATTERN = re.escape(_TAG)
 _OBJECT = r"""\{\s*+(?:["']?+(?:name|parameters|arguments|function)["']?+\s*+:|"type"\s*+:\s*+"function")"""
-_MARKS = marks(rf"{_TAG_PATTERN}\s*+|{_OBJECT}", r"<\|e(?:om|ot)_id\|>", answers=True)
-_FOLLOWING = re.compile(rf"[;,\n]\s*+(?={CALL_BEGINS})|(?P<mark></?think>|{_TAG_PATTERN})")
+_MARKS = marks([_TAG_PATTERN, _OBJECT], [r"<\|e(?:om|ot)_id\|>"], answers=True)
+_FOLLOWING = re.compile(rf"(?:[;,]\s*+|\n)(?={CALL_BEGINS})|(?P<mark></?think>|{_TAG_PATTERN})")
 _INSTRUCTIONS = """You can use these functions, a line of JSON each:
 {tools}
 
@@ -60,7 +60,7 @@ class Llama3Format:
 
 
 def _look(scan: Scan, mark: re.Match[str]) -> int:
-    if mark.lastgroup == "other":
+    if kind(mark) == "other":
         return mark.end()
     start = mark.end() if mark[0].startswith(_TAG) else mark.start()
     return scan.read_calls(skip(scan.text, start), _read, _FOLLOWING, ";", "")

@@ -1,6 +1,7 @@
 """Arguments in formats that usually give one value as plain text: that text, or a JSON object of named ones."""
 
 import re
+
 from agentr1_tools.calls import ToolCall, Untyped
 from agentr1_tools.formats.json_call import read_arguments
 from agentr1_tools.formats.literals import LiteralError, skip

@@ -16,7 +16,7 @@ from agentr1_tools.result import ToolResult
 
 _OPEN = "[TOOL_CALLS]"
 _RESULT_OPEN, _RESULT_CLOSE = "[TOOL_RESULTS]", "[/TOOL_RESULTS]"
-_MARKS = marks(re.escape(_OPEN))
+_MARKS = marks([re.escape(_OPEN)])
 _FOLLOWING = re.compile(rf",\s*+(?={CALL_BEGINS})|(?P<mark></?think>|{re.escape(_OPEN)})")
 _NAMED = re.compile(r"([A-Za-z_][\w.\-]{0,127})\s*+(?:\[CALL_ID\]([^\[\]\s]{0,128}+)\s*+)?+(?:\[ARGS\]\s*+)?+(?=\S)")
 _INSTRUCTIONS = """You can use these tools:

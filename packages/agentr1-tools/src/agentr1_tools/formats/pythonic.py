@@ -8,13 +8,13 @@ from typing import Any
 from agentr1_tools.calls import ParsedResponse, ToolCall
 from agentr1_tools.formats.json_results import RESULT_START, render_lines
 from agentr1_tools.formats.literals import read_call, skip, write_call
-from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS, Scan, marks
+from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS, Scan, kind, marks
 from agentr1_tools.formats.schemas import signature_lines
 from agentr1_tools.result import ToolResult
 
 _BEGINS = r"[A-Za-z_][\w.\-]{0,127}+\s*+\("
-_MARKS = marks(rf"\[\s*+{_BEGINS}", r"<\|python_(?:start|end)\|>", answers=True)
-_FOLLOWING = re.compile(rf",\s*+(?={_BEGINS})|(?P<mark></?think>|\n\s*+\[\s*+{_BEGINS})")
+_MARKS = marks([rf"\[\s*+{_BEGINS}"], [r"<\|python_(?:start|end)\|>"], answers=True)
+_FOLLOWING = re.compile(rf",\s*+(?={_BEGINS})|(?P<mark></?think>|\n[ \t]*+\[\s*+{_BEGINS})")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class PythonicFormat:
 
 
 def _look(scan: Scan, mark: re.Match[str]) -> int:
-    if mark.lastgroup == "other":
+    if kind(mark) == "other":
         return mark.end()
     return scan.read_calls(skip(scan.text, mark.start() + 1), _read, _FOLLOWING, ",", "]")
 

@@ -17,7 +17,7 @@ from agentr1_tools.formats.tagged import CLOSE, OPEN, RESPONSE_OPEN, close_call,
 from agentr1_tools.result import ToolResult
 
 _FUNCTION_CLOSE = "</function>"
-_MARKS = marks(rf"{OPEN}(?:\s*+<function=)?+|<function=", CLOSE)
+_MARKS = marks([rf"{OPEN}(?:\s*+<function=)?+", "<function="], [CLOSE])
 _NAME = re.compile(r"([^<>\s]{1,128})>")
 _PARAMETER = re.compile(r"<parameter=([^<>\n]{1,128})>")
 # A closing tag inside a value is text unless the next parameter or the end of the function follows it.

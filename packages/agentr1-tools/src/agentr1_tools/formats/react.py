@@ -15,7 +15,7 @@ from agentr1_tools.calls import ParsedResponse, ToolCall
 from agentr1_tools.formats.json_call import read_arguments
 from agentr1_tools.formats.literals import MAX_BRACKETS, LiteralError, skip
 from agentr1_tools.formats.loose import begins_object, plain_value, read_plain
-from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS, Scan, marks
+from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS, Scan, kind, marks
 from agentr1_tools.formats.schemas import signature_lines
 from agentr1_tools.result import ToolResult
 
@@ -24,16 +24,14 @@ _ACTION = r"(?i:action)[ \t]*+\d*+[ \t]*+:[ \t]*+"
 _INPUT = r"(?i:action[ \t]++input)[ \t]*+\d*+[ \t]*+:"
 _FINAL = r"(?i:final[ \t]++answer)[ \t]*+:"
 _FINISH = rf"(?i:finish)(?:\[|[ \t]*+\n\s*+{_INPUT})"
-_LABEL = re.compile(
-    rf"^[ \t]*+(?:{_ACTION}|{_INPUT}|{_FINAL}|(?i:thought|observation)[ \t]*+\d*+[ \t]*+:|</?think>)", re.MULTILINE
-)
+_LINE = r"\n(?!\n)[ \t]*+"
+_LABEL = re.compile(rf"{_LINE}(?:{_ACTION}|{_INPUT}|{_FINAL}|(?i:thought|observation)[ \t]*+\d*+[ \t]*+:|</?think>)")
 # Without a label the line holds nothing else: `x[0] is the first` is prose.
-_ALONE = rf"(?={_NAME}\[(?:[^\n]*\][ \t]*+$|[^\]\n]*+$))"
+_ALONE = rf"(?={_NAME}\[(?:[^\n]*\][ \t]*+(?:\n|\Z)|[^\]\n]*+(?:\n|\Z)))"
 _MARKS = marks(
-    rf"^[ \t]*+(?:{_ACTION}(?!{_FINISH})|(?!{_FINISH}){_ALONE})",
-    rf"^[ \t]*+(?:{_INPUT}|{_FINAL}|(?:{_ACTION})?+{_FINISH})",
+    [rf"{_LINE}{_ACTION}(?!{_FINISH})", rf"{_LINE}(?!{_FINISH}){_ALONE}"],
+    [rf"{_LINE}(?:{_INPUT}|{_FINAL}|(?:{_ACTION})?+{_FINISH})"],
     answers=True,
-    flags=re.MULTILINE,
 )
 _HEAD = re.compile(rf"({_NAME})(?:(\[)|[ \t]*+\n\s*+{_INPUT})")
 _BRACKET = re.compile(r"[\[\]]")
@@ -69,7 +67,8 @@ class ReactFormat:
 
     def parse(self, text: str) -> ParsedResponse:
         """Actions, one a line or more; see `scan` for thinking and limits."""
-        return Scan(text, self.max_chars, self.max_calls).run(_MARKS, _look)
+        # A line begins behind a line break: one more, and the first line does too.
+        return Scan(f"\n{text}", self.max_chars + 1, self.max_calls).run(_MARKS, _look)
 
     def render(self, results: Sequence[tuple[str, ToolResult]]) -> str:
         """One `Observation:` a result. A label at the beginning of a result's line is defused."""
@@ -89,7 +88,7 @@ class ReactFormat:
 
 
 def _look(scan: Scan, mark: re.Match[str]) -> int:
-    if mark.lastgroup == "other":
+    if kind(mark) == "other":
         return _answer(scan, mark)
     start, labelled = mark.end(), ":" in mark[0]
     try:

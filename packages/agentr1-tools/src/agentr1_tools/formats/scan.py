@@ -6,7 +6,7 @@ again after a fault only within a bound, so time is linear in the text.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from agentr1_tools.calls import CallError, ParsedResponse, ToolCall
 from agentr1_tools.errors import ErrorCode
@@ -27,17 +27,22 @@ MarkReader = Callable[["Scan", re.Match[str]], int]
 """Takes in what stands at a mark and says where the scan goes on."""
 
 
-def marks(call: str, other: str = "", *, answers: bool = False, flags: int = 0) -> re.Pattern[str]:
-    """A pattern of all that a scan stops at.
+def marks(call: Sequence[str], other: Sequence[str] = (), *, answers: bool = False) -> re.Pattern[str]:
+    """A pattern of all that a scan stops at; `kind` tells which it is.
 
     call: what begins a call. other: what else the format wants to look at. answers: what stands between `<answer>` and
     `</answer>` is text, for formats whose calls could be taken for it.
     """
-    parts = [r"(?P<think></?think>)"]
-    parts += [r"(?P<answer><answer>)"] if answers else []
-    parts += [f"(?P<call>{call})"]
-    parts += [f"(?P<other>{other})"] if other else []
-    return re.compile("|".join(parts), flags)
+    kinds = {"think": ["</?think>"], "answer": ["<answer>"] if answers else [], "call": call, "other": other}
+    # An empty group behind each alternative names it. Before it, the group would hide the first character, by which
+    # the search passes over plain text fast.
+    named = [f"{one}(?P<{kind}{place}>)" for kind, parts in kinds.items() for place, one in enumerate(parts)]
+    return re.compile("|".join(named))
+
+
+def kind(mark: re.Match[str]) -> str:
+    """`think`, `answer`, `call` or `other`."""
+    return (mark.lastgroup or "").rstrip("0123456789")
 
 
 class Scan:
@@ -58,15 +63,17 @@ class Scan:
         """Go through the text. `leave_out` passes over a call that is one too many."""
         position, thought, seen = 0, False, 0
         while (mark := marks.search(self.text, position)) is not None:
-            if (seen := seen + 1) > MAX_MARKS:
-                self._give_up(mark, marks)
+            if (seen := seen + 1) > MAX_MARKS:  # not even where its thinking ends is known: none of its calls is run
+                self.items.clear()
+                self.fail(f"more than {MAX_MARKS} tags in one response; write only what is needed", 0)
                 break
             self.content.append(self.text[position : mark.start()])
-            if mark.lastgroup == "think":
+            what = kind(mark)
+            if what == "think":
                 position, thought = self._think(mark, thought), True
-            elif mark.lastgroup == "answer":
+            elif what == "answer":
                 position = self._answer(mark)
-            elif mark.lastgroup == "call" and self.full:
+            elif what == "call" and self.full:
                 self.left_out += 1
                 position = leave_out(self, mark)
             else:
@@ -192,19 +199,11 @@ class Scan:
         self.content.append(self.text[mark.start() : end])
         return end
 
-    def _give_up(self, mark: re.Match[str], marks: re.Pattern[str]) -> None:
-        """Nothing is known of a text full of marks, not even where its thinking ends: run none of its calls."""
-        rest = marks.finditer(self.text, mark.start())
-        if self.items or any(mark.lastgroup == "call" for mark in rest):
-            self.items.clear()
-            self.left_out = 0
-            self.fail(f"more than {MAX_MARKS} tags in one response; write only what is needed", 0)
-
     def _report_what_was_not_read(self, marks: re.Pattern[str]) -> None:
         limit = self._max_chars
         if len(self._whole) > limit:
             behind = marks.finditer(self._whole, max(limit - _LONGEST_MARK, 0))
-            if any(mark.lastgroup == "call" and mark.end() > limit for mark in behind):
+            if any(kind(mark) == "call" and mark.end() > limit for mark in behind):
                 problem = f"the response is longer than {limit} characters; calls after that are not read"
                 self.fail(problem, limit)
         if self.left_out:
@@ -214,10 +213,13 @@ class Scan:
 
 def behind_broken(scan: Scan, marks: re.Pattern[str], start: int, close: str) -> int:
     """Where a call that could not be read ends: behind its closing text, or before the next call."""
-    while (mark := scan.search(marks, start)) is not None:
+    for _ in range(MAX_MARKS):
+        mark = scan.search(marks, start)
+        if mark is None:
+            break
         if mark[0] == close:
             return mark.end()
-        if mark.lastgroup == "call" or mark[0] == "</think>":
+        if kind(mark) == "call" or mark[0] == "</think>":
             return mark.start()
         start = mark.end()
     return len(scan.text)

@@ -15,7 +15,7 @@ from agentr1_tools.result import ToolResult
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 RESPONSE_OPEN, RESPONSE_CLOSE = "<tool_response>", "</tool_response>"
 
-_MARKS = marks(OPEN, CLOSE)
+_MARKS = marks([OPEN], [CLOSE])
 
 
 def parse_tagged(

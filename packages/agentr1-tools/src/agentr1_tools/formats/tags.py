@@ -13,7 +13,7 @@ from agentr1_tools.calls import ParsedResponse, ToolCall
 from agentr1_tools.formats.json_call import read_arguments
 from agentr1_tools.formats.literals import LiteralError, skip
 from agentr1_tools.formats.loose import begins_object, plain_value, read_plain
-from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS, Scan, marks
+from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS, Scan, kind, marks
 from agentr1_tools.formats.schemas import signature_lines
 from agentr1_tools.formats.tagged import stray
 from agentr1_tools.result import ToolResult
@@ -25,7 +25,7 @@ _OTHERS = (
     "|h[1-6]|img|html|body|blockquote|details|summary"
 )
 _NAME = rf"(?!(?:{_OTHERS})>)[a-z_][a-z0-9_]{{0,63}}+"
-_MARKS = marks(f"<{_NAME}>", f"</{_NAME}>", answers=True)
+_MARKS = marks([f"<{_NAME}>"], [f"</{_NAME}>"], answers=True)
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class TagsFormat:
 
 
 def _look(scan: Scan, mark: re.Match[str]) -> int:
-    if mark.lastgroup == "other":
+    if kind(mark) == "other":
         return stray(scan, mark, f"<{mark[0][2:]}")
     try:
         call, end = _read(scan, mark)
