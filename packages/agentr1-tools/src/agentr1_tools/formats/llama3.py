@@ -21,7 +21,8 @@ _TAG = "<|python_tag|>"
 _TAG_PATTERN = re.escape(_TAG)
 _OBJECT = r"""\{\s*+(?:["']?+(?:name|parameters|arguments|function)["']?+\s*+:|"type"\s*+:\s*+"function")"""
 _MARKS = marks([_TAG_PATTERN, _OBJECT], [r"<\|e(?:om|ot)_id\|>"], answers=True)
-_FOLLOWING = re.compile(rf"(?:[;,]\s*+|\n)(?={CALL_BEGINS})|(?P<mark></?think>|{_TAG_PATTERN})")
+_NEXT_CALL = re.compile(rf"[;,]\s*+(?={CALL_BEGINS})")
+_NEXT_LIST = re.compile(rf"\n(?={CALL_BEGINS})|{_TAG_PATTERN}|</?think>")
 _INSTRUCTIONS = """You can use these functions, a line of JSON each:
 {tools}
 
@@ -63,7 +64,9 @@ def _look(scan: Scan, mark: re.Match[str]) -> int:
     if kind(mark) == "other":
         return mark.end()
     start = mark.end() if mark[0].startswith(_TAG) else mark.start()
-    return scan.read_calls(skip(scan.text, start), _read, _FOLLOWING, ";", "")
+    return scan.read_calls(
+        skip(scan.text, start), _read, separator=";", close="", next_call=_NEXT_CALL, next_list=_NEXT_LIST
+    )
 
 
 def _read(text: str, position: int) -> tuple[ToolCall, int]:

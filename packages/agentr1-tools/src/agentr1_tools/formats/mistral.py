@@ -17,7 +17,8 @@ from agentr1_tools.result import ToolResult
 _OPEN = "[TOOL_CALLS]"
 _RESULT_OPEN, _RESULT_CLOSE = "[TOOL_RESULTS]", "[/TOOL_RESULTS]"
 _MARKS = marks([re.escape(_OPEN)])
-_FOLLOWING = re.compile(rf",\s*+(?={CALL_BEGINS})|(?P<mark></?think>|{re.escape(_OPEN)})")
+_NEXT_CALL = re.compile(rf",\s*+(?={CALL_BEGINS})")
+_NEXT_LIST = re.compile(rf"{re.escape(_OPEN)}|</?think>")
 _NAMED = re.compile(r"([A-Za-z_][\w.\-]{0,127})\s*+(?:\[CALL_ID\]([^\[\]\s]{0,128}+)\s*+)?+(?:\[ARGS\]\s*+)?+(?=\S)")
 _INSTRUCTIONS = """You can use these tools:
 [AVAILABLE_TOOLS]{tools}[/AVAILABLE_TOOLS]
@@ -64,9 +65,9 @@ def _look(scan: Scan, mark: re.Match[str]) -> int:
     if scan.text.startswith("[", start):
         first = skip(scan.text, start + 1)
         if not scan.text.startswith("]", first):
-            return scan.read_calls(first, _read_object, _FOLLOWING, ",", "]")
+            return _read_objects(scan, first, ",", "]")
     elif scan.text.startswith("{", start):
-        return scan.read_calls(start, _read_object, _FOLLOWING, ";", "")
+        return _read_objects(scan, start, ";", "")
     try:
         call, end = _read_named(scan.text, start)
     except LiteralError as error:
@@ -74,6 +75,12 @@ def _look(scan: Scan, mark: re.Match[str]) -> int:
         return error.position if error.ends_call else behind_broken(scan, _MARKS, start, "")
     scan.items.append(call)
     return end
+
+
+def _read_objects(scan: Scan, start: int, separator: str, close: str) -> int:
+    return scan.read_calls(
+        start, _read_object, separator=separator, close=close, next_call=_NEXT_CALL, next_list=_NEXT_LIST
+    )
 
 
 def _read_object(text: str, position: int) -> tuple[ToolCall, int]:

@@ -14,7 +14,8 @@ from agentr1_tools.result import ToolResult
 
 _BEGINS = r"[A-Za-z_][\w.\-]{0,127}+\s*+\("
 _MARKS = marks([rf"\[\s*+{_BEGINS}"], [r"<\|python_(?:start|end)\|>"], answers=True)
-_FOLLOWING = re.compile(rf",\s*+(?={_BEGINS})|(?P<mark></?think>|\n[ \t]*+\[\s*+{_BEGINS})")
+_NEXT_CALL = re.compile(rf",\s*+(?={_BEGINS})")
+_NEXT_LIST = re.compile(rf"\n[ \t]*+\[\s*+{_BEGINS}|</?think>")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ class PythonicFormat:
 def _look(scan: Scan, mark: re.Match[str]) -> int:
     if kind(mark) == "other":
         return mark.end()
-    return scan.read_calls(skip(scan.text, mark.start() + 1), _read, _FOLLOWING, ",", "]")
+    return scan.read_calls(
+        skip(scan.text, mark.start() + 1), _read, separator=",", close="]", next_call=_NEXT_CALL, next_list=_NEXT_LIST
+    )
 
 
 def _read(text: str, position: int) -> tuple[ToolCall, int]:

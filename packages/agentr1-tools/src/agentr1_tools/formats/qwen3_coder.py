@@ -22,6 +22,7 @@ _NAME = re.compile(r"([^<>\s]{1,128})>")
 _PARAMETER = re.compile(r"<parameter=([^<>\n]{1,128})>")
 # A closing tag inside a value is text unless the next parameter or the end of the function follows it.
 _VALUE_END = re.compile(r"</parameter>\s*+(?=<parameter=|</function>)")
+_NEXT_CALL = re.compile(rf"{OPEN}\s*+<function=")
 _INSTRUCTIONS = """# Tools
 
 You can use tools. Each line between the tags below describes one as JSON:
@@ -107,7 +108,10 @@ def _read(scan: Scan, position: int) -> tuple[ToolCall, int]:
         end = scan.search(_VALUE_END, parameter.end())
         if end is None:
             raise LiteralError(f"</parameter> and {_FUNCTION_CLOSE} are missing behind {key!r}", parameter.end())
-        arguments[key] = Untyped(_without_line_breaks(text[parameter.end() : end.start()]))
+        value = text[parameter.end() : end.start()]
+        if _NEXT_CALL.search(value):
+            raise LiteralError(f"</parameter> is missing behind {key!r}", parameter.end())
+        arguments[key] = Untyped(_without_line_breaks(value))
         position = end.end()
     if not text.startswith(_FUNCTION_CLOSE, position):
         raise LiteralError(f"expected <parameter=name> or {_FUNCTION_CLOSE}", position)

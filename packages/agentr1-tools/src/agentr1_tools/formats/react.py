@@ -68,7 +68,7 @@ class ReactFormat:
     def parse(self, text: str) -> ParsedResponse:
         """Actions, one a line or more; see `scan` for thinking and limits."""
         # A line begins behind a line break: one more, and the first line does too.
-        return Scan(f"\n{text}", self.max_chars + 1, self.max_calls).run(_MARKS, _look)
+        return Scan(f"\n{text}", self.max_chars, self.max_calls).run(_MARKS, _look)
 
     def render(self, results: Sequence[tuple[str, ToolResult]]) -> str:
         """One `Observation:` a result. A label at the beginning of a result's line is defused."""

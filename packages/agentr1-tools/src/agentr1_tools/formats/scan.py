@@ -54,7 +54,8 @@ class Scan:
         self.content: list[str] = []
         self.left_out = 0
         self._whole, self._max_chars, self._max_calls = text, max_chars, max_calls
-        self._absent: dict[str | re.Pattern[str], int] = {}
+        self._found: dict[str, tuple[int, int]] = {}
+        self._matched: dict[re.Pattern[str], tuple[int, re.Match[str] | None]] = {}
         self._read_in_vain = 0
 
     def run(
@@ -107,32 +108,40 @@ class Scan:
         self._read_in_vain += max(error.position - start, 0)
 
     def find(self, needle: str, position: int) -> int:
-        """`str.find`, which remembers what is not there."""
-        if position >= self._absent.get(needle, len(self.text) + 1):
-            return -1
-        found = self.text.find(needle, position)
-        if found < 0:
-            self._absent[needle] = min(position, self._absent.get(needle, position))
+        """`str.find`, which does not search again for what it found, or did not find, farther on."""
+        since, found = self._found.get(needle, (len(self.text) + 1, -1))
+        if since > position or -1 < found < position:
+            found = self.text.find(needle, position)
+            self._found[needle] = (position, found)
         return found
 
     def search(self, pattern: re.Pattern[str], position: int) -> re.Match[str] | None:
-        """`pattern.search`, which remembers what is not there."""
-        if position >= self._absent.get(pattern, len(self.text) + 1):
-            return None
-        found = pattern.search(self.text, position)
-        if found is None:
-            self._absent[pattern] = min(position, self._absent.get(pattern, position))
-        return found
+        """`pattern.search`, which does not search again for what it found, or did not find, farther on."""
+        since, match = self._matched.get(pattern, (len(self.text) + 1, None))
+        if since > position or (match is not None and match.start() < position):
+            match = pattern.search(self.text, position)
+            self._matched[pattern] = (position, match)
+        return match
 
-    def read_calls(self, start: int, read: CallReader, following: re.Pattern[str], separator: str, close: str) -> int:
+    def read_calls(
+        self,
+        start: int,
+        read: CallReader,
+        *,
+        separator: str,
+        close: str,
+        next_call: re.Pattern[str],
+        next_list: re.Pattern[str],
+    ) -> int:
         """Read calls one behind another; return where the scan goes on.
 
-        following: where, in broken text, the next call clearly begins (at the end of the match), or in its group `mark`
-        what the scan should look at. close: what must stand behind the last call; empty where nothing must.
+        separator: what stands between two. close: what must stand behind the last; empty where nothing must.
+        next_call: what stands before a call of the same list, to find one again in broken text. next_list: where,
+        whatever was broken before, something else begins.
         """
         position = start
         while not self.full:
-            position, at_call = self._read_one(position, read, following)
+            position, at_call = self._read_one(position, read, next_call, next_list)
             if at_call:
                 continue
             begin, position = position, skip(self.text, position)
@@ -148,40 +157,45 @@ class Scan:
                 return position + len(close)
             if not close and not self.text.startswith("{", position):
                 return position
-        return self._leave_out_all(position, following)
+        return self._leave_out_all(position, next_call, next_list)
 
-    def _read_one(self, start: int, read: CallReader, following: re.Pattern[str]) -> tuple[int, bool]:
+    def _read_one(
+        self, start: int, read: CallReader, next_call: re.Pattern[str], next_list: re.Pattern[str]
+    ) -> tuple[int, bool]:
         """Where the reading goes on, and whether a call begins there for sure."""
         try:
             call, end = read(self.text, start)
         except LiteralError as error:
             self.refuse(error, start)
-            return self._resume(start, error, following)
+            return self._resume(start, error, next_call, next_list)
         self.items.append(call)
         return end, False
 
-    def _resume(self, start: int, error: LiteralError, following: re.Pattern[str]) -> tuple[int, bool]:
+    def _resume(
+        self, start: int, error: LiteralError, next_call: re.Pattern[str], next_list: re.Pattern[str]
+    ) -> tuple[int, bool]:
+        """Behind the brackets of the broken call if they close, else at the next call, but never past another list."""
         if error.ends_call:
             return error.position, False
+        other = self.search(next_list, start + 1)
+        limit = len(self.text) if other is None else other.start()
         if self._patient:
             end, closed = behind_brackets(self.text, start)
             self._read_in_vain += end - start
-            if closed:
+            if closed and end <= limit:
                 return end, False
-        found = self.search(following, start + 1 if self._patient else max(error.position, start + 1))
-        if found is None:
-            return len(self.text), False
-        return (found.start(), False) if found.lastgroup == "mark" else (found.end(), True)
+        call = self.search(next_call, start + 1 if self._patient else max(error.position, start + 1))
+        return (limit, False) if call is None or call.start() >= limit else (call.end(), True)
 
-    def _leave_out_all(self, position: int, following: re.Pattern[str]) -> int:
+    def _leave_out_all(self, position: int, next_call: re.Pattern[str], next_list: re.Pattern[str]) -> int:
+        other = self.search(next_list, position)
+        limit = len(self.text) if other is None else other.start()
         while True:
             self.left_out += 1
-            found = self.search(following, position + 1)
-            if found is None:
-                return len(self.text)
-            if found.lastgroup == "mark":
-                return found.start()
-            position = found.end()
+            call = self.search(next_call, position + 1)
+            if call is None or call.start() >= limit:
+                return limit
+            position = call.end()
 
     def _think(self, mark: re.Match[str], thought: bool) -> int:
         if mark[0] == "<think>":

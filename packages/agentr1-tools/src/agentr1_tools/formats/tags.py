@@ -13,7 +13,7 @@ from agentr1_tools.calls import ParsedResponse, ToolCall
 from agentr1_tools.formats.json_call import read_arguments
 from agentr1_tools.formats.literals import LiteralError, skip
 from agentr1_tools.formats.loose import begins_object, plain_value, read_plain
-from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS, Scan, kind, marks
+from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS, Scan, behind_broken, kind, marks
 from agentr1_tools.formats.schemas import signature_lines
 from agentr1_tools.formats.tagged import stray
 from agentr1_tools.result import ToolResult
@@ -77,7 +77,7 @@ def _look(scan: Scan, mark: re.Match[str]) -> int:
         call, end = _read(scan, mark)
     except LiteralError as error:
         scan.refuse(error, mark.end())
-        return _leave_out(scan, mark)
+        return behind_broken(scan, _MARKS, mark.end(), f"</{mark[0][1:]}")
     scan.items.append(call)
     return end
 
@@ -95,6 +95,8 @@ def _read(scan: Scan, mark: re.Match[str]) -> tuple[ToolCall, int]:
     end = scan.find(close, start)
     if end < 0:
         raise LiteralError(f"{close} is missing", start)
+    if scan.find(mark[0], start) in range(start, end):
+        raise LiteralError(f"{close} is missing before the next {mark[0]}", start)
     try:
         return read_plain(name, text[start:end]), end + len(close)
     except LiteralError as error:
@@ -102,7 +104,7 @@ def _read(scan: Scan, mark: re.Match[str]) -> tuple[ToolCall, int]:
 
 
 def _leave_out(scan: Scan, mark: re.Match[str]) -> int:
-    """Where a call that was not read ends: behind its closing tag, or else behind its opening one."""
+    """Where a call that was left out ends: behind its closing tag, or else behind its opening one."""
     close = f"</{mark[0][1:]}"
     end = scan.find(close, mark.end())
     return mark.end() if end < 0 else end + len(close)
