@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("agentr1-tools", "agentr1-envs", "agentr1-train")
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-HAND_WRITTEN = ("packages", "integration_tests", "scripts")
+HAND_WRITTEN = ("packages", "integration_tests", "scripts", "benchmarks")
 
 
 def sources() -> list[Path]:

@@ -1,6 +1,7 @@
 """A thousand malformed responses for each format: nothing raises, every attempt is answered, valid calls come back."""
 
 import re
+from functools import cache
 
 import pytest
 from agentr1_tools import CallError, ToolCall, get_format
@@ -8,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 NAMES = ("hermes", "call", "qwen3_coder", "llama3", "mistral", "pythonic", "harmony", "react", "tags")
+FORMATS = {name: get_format(name) for name in NAMES}
 EVERY = pytest.mark.parametrize("name", NAMES)
 HALF = settings(max_examples=500, derandomize=True, deadline=None, database=None)
 
@@ -63,6 +65,7 @@ VALUES = st.recursive(
 )
 
 
+@cache
 def known_calls(name):
     """Calls that the format can write; the texts of qwen3_coder have no other type before the schema gives one."""
     values = KNOWN_TEXT if name == "qwen3_coder" else VALUES
@@ -74,7 +77,7 @@ def known_calls(name):
 def written(name, call):
     """The call as text, None where the format cannot write it."""
     try:
-        return get_format(name).format_call(call)
+        return FORMATS[name].format_call(call)
     except ValueError:
         return None
 
@@ -90,7 +93,7 @@ def noises(draw, name):
 def broken_calls(draw, name):
     """A call that was cut, or in which characters were lost or added, somewhere behind its head."""
     call = ToolCall(f"broken_{draw(st.integers(0, 10**6))}", {"a": draw(PLAIN), "b": draw(PLAIN)})
-    text = get_format(name).format_call(call)
+    text = FORMATS[name].format_call(call)
     head = re.match(HEADS[name], text).end()
     place = draw(st.integers(head, len(text)))
     kind = draw(st.sampled_from(["cut", "lose", "add"]))
@@ -115,7 +118,7 @@ def mixtures(draw, name):
 @given(data=st.data())
 def test_noise_raises_nothing_and_an_attempt_is_answered(name, data):
     noise = data.draw(noises(name))
-    response = get_format(name).parse(noise)
+    response = FORMATS[name].parse(noise)
     assert response.items
     assert all(isinstance(item, (ToolCall, CallError)) for item in response.items)
     assert all(error.code == "PARSE_ERROR" and error.message for error in response.errors)
@@ -127,6 +130,6 @@ def test_noise_raises_nothing_and_an_attempt_is_answered(name, data):
 @given(data=st.data())
 def test_known_calls_come_back_exactly_and_every_broken_one_is_answered(name, data):
     text, known, attempts = data.draw(mixtures(name))
-    response = get_format(name).parse(text)
+    response = FORMATS[name].parse(text)
     assert [call for call in response.calls if call.name.startswith("known_")] == known
     assert len(response.items) >= attempts

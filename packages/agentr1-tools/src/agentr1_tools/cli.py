@@ -1,4 +1,4 @@
-"""The console script `agentr1-tools`: list the installed tools, describe one, call one.
+"""The console script `agentr1-tools`: list the installed tools and formats, describe a tool, call one.
 
 Exit codes: 0 it worked, 1 the call ended in an error result, 2 the command was wrong (an unknown name, bad JSON, a
 configuration the tool does not take). Errors are one line on stderr.
@@ -23,7 +23,7 @@ from agentr1_tools.errors import (
     ToolOpenError,
     UnknownToolError,
 )
-from agentr1_tools.registry import available, load_tool
+from agentr1_tools.registry import available, available_formats, load_tool
 from agentr1_tools.toolbox import ToolBox
 
 _WRONG_COMMAND = (DuplicateNameError, InvalidToolError, ToolConfigError, ToolOpenError, UnknownToolError)
@@ -31,7 +31,7 @@ _WRONG_COMMAND = (DuplicateNameError, InvalidToolError, ToolConfigError, ToolOpe
 
 @dataclass(frozen=True)
 class List:
-    """List the installed tools and the distribution each comes from."""
+    """List the installed tools and call formats, and the distribution each comes from."""
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _list() -> int:
-    table = Table("tool", "distribution", "version", "entry point")
-    for info in available().values():
-        table.add_row(info.name, info.distribution, info.version, escape(info.entry_point))
-    _console().print(table)
+    for what, found in (("tool", available()), ("format", available_formats())):
+        table = Table(what, "distribution", "version", "entry point")
+        for info in found.values():
+            table.add_row(info.name, info.distribution, info.version, escape(info.entry_point))
+        _console().print(table)
     return 0
 
 
