@@ -7,7 +7,7 @@ from typing import Any
 
 from agentr1_tools.calls import ParsedResponse, ToolCall
 from agentr1_tools.formats.json_results import RESULT_START, render_lines
-from agentr1_tools.formats.literals import read_call, skip, write_call
+from agentr1_tools.formats.literals import LiteralError, read_call, skip, write_call
 from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS, Scan, kind, marks
 from agentr1_tools.formats.schemas import signature_lines
 from agentr1_tools.result import ToolResult
@@ -15,7 +15,7 @@ from agentr1_tools.result import ToolResult
 _BEGINS = r"[A-Za-z_][\w.\-]{0,127}+\s*+\("
 _MARKS = marks([rf"\[\s*+{_BEGINS}"], [r"<\|python_(?:start|end)\|>"], answers=True)
 _NEXT_CALL = re.compile(rf",\s*+(?={_BEGINS})")
-_NEXT_LIST = re.compile(rf"\n[ \t]*+\[\s*+{_BEGINS}|</?think>")
+_NEXT_LIST = re.compile(rf"\n[ \t]*+\[\s*+{_BEGINS}")
 
 
 @dataclass(frozen=True)
@@ -61,4 +61,6 @@ def _look(scan: Scan, mark: re.Match[str]) -> int:
 
 def _read(text: str, position: int) -> tuple[ToolCall, int]:
     name, positional, named, end = read_call(text, position)
+    if (other := _NEXT_LIST.search(text, position, end)) is not None:
+        raise LiteralError("a string is not closed before the next list of calls", other.start())
     return ToolCall(name, named, positional=positional), end
