@@ -15,7 +15,9 @@ from agentr1_tools.result import ToolResult
 _BEGINS = r"[A-Za-z_][\w.\-]{0,127}+\s*+\("
 _MARKS = marks([rf"\[\s*+{_BEGINS}"], [r"<\|python_(?:start|end)\|>"], answers=True)
 _NEXT_CALL = re.compile(rf",\s*+(?={_BEGINS})")
-_NEXT_LIST = re.compile(rf"\n[ \t]*+\[\s*+{_BEGINS}")
+_ON_ITS_LINE = rf"\n[ \t]*+\[\s*+{_BEGINS}"
+_NEXT_LIST = re.compile(rf"{_ON_ITS_LINE}|</?think>")
+_LIST_IN_A_STRING = re.compile(_ON_ITS_LINE)
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,6 @@ def _look(scan: Scan, mark: re.Match[str]) -> int:
 
 def _read(text: str, position: int) -> tuple[ToolCall, int]:
     name, positional, named, end = read_call(text, position)
-    if (other := _NEXT_LIST.search(text, position, end)) is not None:
+    if (other := _LIST_IN_A_STRING.search(text, position, end)) is not None:
         raise LiteralError("a string is not closed before the next list of calls", other.start())
     return ToolCall(name, named, positional=positional), end
