@@ -104,7 +104,7 @@ def test_a_whole_text_is_one_literal():
 
 @pytest.mark.parametrize(
     ("text", "end"),
-    [("f(a=[1)], (2)), g()", 14), ('f("),", 1), g()', 10), ("3, g()", 1), ("3]", 1), ("f(", None), ("f('x", None)],
+    [("f(a=[1], (2)), g()", 13), ('f("),", 1), g()', 10), ("3, g()", 1), ("3]", 1), ("f(", None), ("f('x", None)],
 )
 def test_an_item_of_a_broken_list_ends_where_its_brackets_close(text, end):
     assert behind_brackets(text, 0) == ((len(text), False) if end is None else (end, True))
