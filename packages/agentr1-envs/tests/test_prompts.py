@@ -27,5 +27,6 @@ def test_the_styles_of_a_task_without_tools() -> None:
 
 
 def test_a_call_ends_a_response_only_where_one_call_is_allowed() -> None:
-    assert tool_stops(2) == ["</answer>", "<tool_response>"]
-    assert tool_stops(1) == ["</tool_call>", "</answer>", "<tool_response>"]
+    assert tool_stops(2, "</call>", "<result>") == ["</answer>", "<result>"]
+    assert tool_stops(1, "</call>", "<result>") == ["</call>", "</answer>", "<result>"]
+    assert tool_stops(1, "", "<result>") == ["</answer>", "<result>"]

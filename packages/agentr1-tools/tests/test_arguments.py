@@ -1,6 +1,7 @@
 import pytest
 from agentr1_tools import ToolCall, ToolError
 from agentr1_tools.arguments import ArgumentChecker, canonical
+from agentr1_tools.calls import Untyped
 from agentr1_tools.errors import InvalidToolError
 
 SCHEMA = {
@@ -89,3 +90,28 @@ def test_canonical_is_the_same_for_equal_arguments_only():
     assert canonical({"a": 1, "b": {"d": 2, "c": 3}}) == canonical({"b": {"c": 3, "d": 2}, "a": 1})
     assert canonical({"a": 1}) != canonical({"a": "1"})
     assert canonical({"a": 1}) != canonical({"a": True})
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": "string"}, "5", "5"),
+        ({"type": "integer"}, "5", 5),
+        ({"type": "number"}, " 2.5 ", 2.5),
+        ({"type": "boolean"}, "True", True),
+        ({"type": ["integer", "null"]}, "null", None),
+        ({"type": ["string", "null"]}, "null", "null"),
+        ({"type": "array", "items": {"type": "integer"}}, "[1, 2]", [1, 2]),
+        ({"$ref": "#/$defs/Place"}, '{"city": "Oslo"}', {"city": "Oslo"}),
+        ({"type": "integer"}, "five", "five"),
+        ({"$ref": "#/$defs/Nowhere"}, "5", "5"),
+        ({}, "5", "5"),
+    ],
+)
+def test_untyped_text_is_read_by_the_schema(schema, text, value):
+    whole = {"type": "object", "properties": {"x": schema}, "$defs": {"Place": {"type": "object"}}}
+    checker = ArgumentChecker("find", whole)
+    for call in (ToolCall("find", {"x": Untyped(text)}), ToolCall("find", positional=(Untyped(text),))):
+        found = checker.bind(call)["x"]
+        assert (found, type(found)) == (value, type(value))
+    assert checker.bind(ToolCall("find", {"other": Untyped("5")})) == {"other": "5"}

@@ -7,11 +7,12 @@ import pytest
 from agentr1_tools.cli import main
 
 
-def test_list_names_every_tool_and_where_it_comes_from(capsys):
+def test_list_names_every_tool_and_format_and_where_it_comes_from(capsys):
     assert main(["list"]) == 0
     out = capsys.readouterr().out
     assert "calculator" in out
     assert "agentr1_tools.wiki_search:WikiSearch" in out
+    assert "agentr1_tools.formats.hermes:HermesFormat" in out
 
 
 def test_describe_shows_parameters_and_limits(capsys):

@@ -1,7 +1,14 @@
 import json
 
 import pytest
-from agentr1_tools.formats.literals import LiteralError, read_call, write_value
+from agentr1_tools.formats.literals import (
+    LiteralError,
+    behind_brackets,
+    read_call,
+    read_literal,
+    write_call,
+    write_value,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,3 +88,30 @@ def test_any_text_is_a_call_or_a_fault(text):
     except LiteralError as error:
         position = error.position
     assert 0 <= position <= len(text) + 2
+
+
+def test_a_call_with_too_many_values_is_refused():
+    with pytest.raises(LiteralError, match="more than 2000 values"):
+        read_call(f"f([{'1,' * 3000}])", 0)
+
+
+def test_a_whole_text_is_one_literal():
+    assert read_literal(" [1, None, 'x'] ") == [1, None, "x"]
+    for text in ("", "x", "1 2", "[1"):
+        with pytest.raises(LiteralError):
+            read_literal(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [("f(a=[1], (2)), g()", 13), ('f("),", 1), g()', 10), ("3, g()", 1), ("3]", 1), ("f(", None), ("f('x", None)],
+)
+def test_an_item_of_a_broken_list_ends_where_its_brackets_close(text, end):
+    assert behind_brackets(text, 0) == ((len(text), False) if end is None else (end, True))
+
+
+def test_a_name_that_cannot_be_written_is_refused():
+    assert write_call("f.g-h", (1,), {"a": "x"}) == 'f.g-h(1, a="x")'
+    for name, named in (("f g", {}), ("f", {"a b": 1})):
+        with pytest.raises(ValueError, match="cannot be written"):
+            write_call(name, (), named)

@@ -63,7 +63,13 @@ def tool_system(
     return "\n\n".join([*parts, rules])
 
 
-def tool_stops(max_calls_per_step: int) -> list[str]:
-    """What ends a response: the answer, a result the model invents and, with one call a step, the call."""
-    stops = ["</answer>", "<tool_response>"]
-    return ["</tool_call>", *stops] if max_calls_per_step == 1 else stops
+def tool_stops(max_calls_per_step: int, call_end: str, result_start: str) -> list[str]:
+    """What ends a response: the answer, a result the model invents and, with one call a step, the call.
+
+    Args:
+        max_calls_per_step: calls of one response that are run.
+        call_end: the text that closes a call; empty where the format has none.
+        result_start: the text a result begins with.
+    """
+    stops = ["</answer>", result_start]
+    return [call_end, *stops] if max_calls_per_step == 1 and call_end else stops

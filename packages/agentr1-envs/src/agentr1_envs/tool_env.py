@@ -8,6 +8,7 @@ and cached is the business of the tool box.
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from difflib import get_close_matches
 from functools import lru_cache
@@ -164,11 +165,21 @@ class ToolEnv(AgentEnv):
 
     def demonstration(self) -> list[str]:
         """One call a response, then the answer; a plan with more calls than steps puts several in a response."""
-        calls = [self._format.format_call(call) for call in self.expert_calls(self.task)]
+        calls = [self._written(call) for call in self.expert_calls(self.task)]
         rooms = max(self.max_steps - 1, 1)
         size = -(-len(calls) // rooms)
         grouped = ["\n".join(calls[i : i + size]) for i in range(0, len(calls), size)] if calls else []
         return [*grouped, f"<answer>{self.task.answers[0]}</answer>"]
+
+    def _written(self, call: ToolCall) -> str:
+        """The call in its usual form; where that names no arguments, the first parameter's value alone if it can be."""
+        if not self._format.names_arguments:
+            schemas = {schema["function"]["name"]: schema["function"]["parameters"] for schema in self.tool_schemas}
+            first = list(schemas.get(call.name, {}).get("properties", ()))[:1]
+            if first and list(call.arguments) == first:
+                with suppress(ValueError):
+                    return self._format.format_call(ToolCall(call.name, positional=(call.arguments[first[0]],)))
+        return self._format.format_call(call)
 
     @property
     def system_prompt(self) -> str:
@@ -192,7 +203,7 @@ class ToolEnv(AgentEnv):
     @property
     def stop(self) -> list[str]:
         """Texts after which the rest of a response means nothing."""
-        return tool_stops(self.settings.max_calls_per_step)
+        return tool_stops(self.settings.max_calls_per_step, self._format.call_end, self._format.result_start)
 
     @property
     def training_only(self) -> tuple[str, ...]:

@@ -7,8 +7,9 @@ import jsonschema
 from jsonschema.exceptions import SchemaError
 from referencing import Registry
 
-from agentr1_tools.calls import ToolCall
+from agentr1_tools.calls import ToolCall, Untyped
 from agentr1_tools.errors import ErrorCode, InvalidToolError, ToolError, did_you_mean, listed
+from agentr1_tools.formats.literals import read_literal
 from agentr1_tools.result import NotJsonError, as_json
 
 _MAX_PROBLEMS = 3
@@ -32,11 +33,12 @@ class ArgumentChecker:
         except SchemaError as error:
             raise InvalidToolError(f"tool {name!r}: parameters is no JSON Schema 2020-12: {error.message}") from error
         self.name = name
-        self.properties: list[str] = list(schema.get("properties", {}))
+        self._schemas: dict[str, Any] = schema.get("properties", {})
+        self.properties: list[str] = list(self._schemas)
         self._validator: Any = validator(schema, registry=cast(Any, Registry)())
 
     def bind(self, call: ToolCall) -> dict[str, Any]:
-        """The call's arguments by name, as a copy that is the tool's alone.
+        """The call's arguments by name, untyped texts as the schema types them; a copy that is the tool's alone.
 
         Raises ToolError(INVALID_ARGUMENT) for too many values, one given twice, or one that is no JSON value.
         """
@@ -54,7 +56,7 @@ class ArgumentChecker:
                 raise self._error(f"{listed(twice)}: given twice, once without a name and once with it")
             arguments = named | arguments
         try:
-            return cast("dict[str, Any]", as_json(arguments, "the arguments"))
+            return cast("dict[str, Any]", as_json(self._typed(arguments), "the arguments"))
         except NotJsonError as problem:
             raise self._error(str(problem)) from None
 
@@ -67,6 +69,23 @@ class ArgumentChecker:
             raise ToolError(ErrorCode.EXECUTION_ERROR, message) from error
         if problems:
             raise self._error("; ".join(self._describe(problem) for problem in problems[:_MAX_PROBLEMS]))
+
+    def _typed(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not any(isinstance(value, Untyped) for value in arguments.values()):
+            return arguments
+        return {
+            name: self._read(value, name) if isinstance(value, Untyped) else value for name, value in arguments.items()
+        }
+
+    def _read(self, text: Untyped, name: str) -> Any:
+        """Text where the schema takes text, else the value it spells."""
+        plain = str(text)
+        try:
+            if name not in self._schemas or not any(self._validator.descend(plain, self._schemas[name])):
+                return plain
+            return read_literal(plain)
+        except Exception:  # it spells nothing, or the schema cannot be applied: `validate` says what is wrong
+            return plain
 
     def _describe(self, problem: _Problem) -> str:
         path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in problem.absolute_path)

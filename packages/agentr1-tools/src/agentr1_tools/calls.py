@@ -4,6 +4,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+class Untyped(str):
+    """The text of an argument in a format that does not tell text from numbers.
+
+    The tool box reads it by the tool's schema: it stays text where the schema takes text, else it becomes the number,
+    truth value, list or object it spells.
+    """
+
+
 @dataclass(frozen=True)
 class ToolCall:
     """One call a model made.

@@ -1,4 +1,4 @@
-"""The console script `agentr1-tools`: list the installed tools, describe, call, check or serve them.
+"""The console script `agentr1-tools`: list the installed tools and formats; describe, call, check or serve tools.
 
 Exit codes: 0 it worked, 1 the call ended in an error result or the tool breaks its contract, 2 the command was wrong
 (an unknown name, bad JSON, a configuration the tool does not take). Errors are one line on stderr.
@@ -27,7 +27,7 @@ from agentr1_tools.errors import (
     listed,
 )
 from agentr1_tools.extras import require
-from agentr1_tools.registry import available, load_tool
+from agentr1_tools.registry import available, available_formats, load_tool
 from agentr1_tools.toolbox import ToolBox
 
 _WRONG_COMMAND = (DuplicateNameError, InvalidToolError, ToolConfigError, ToolOpenError, UnknownToolError)
@@ -35,7 +35,7 @@ _WRONG_COMMAND = (DuplicateNameError, InvalidToolError, ToolConfigError, ToolOpe
 
 @dataclass(frozen=True)
 class List:
-    """List the installed tools and the distribution each comes from."""
+    """List the installed tools and call formats, and the distribution each comes from."""
 
 
 @dataclass(frozen=True)
@@ -163,10 +163,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _list() -> int:
-    table = Table("tool", "distribution", "version", "entry point")
-    for info in available().values():
-        table.add_row(info.name, info.distribution, info.version, escape(info.entry_point))
-    _console().print(table)
+    for what, found in (("tool", available()), ("format", available_formats())):
+        table = Table(what, "distribution", "version", "entry point")
+        for info in found.values():
+            table.add_row(info.name, info.distribution, info.version, escape(info.entry_point))
+        _console().print(table)
     return 0
 
 

@@ -9,9 +9,18 @@ from agentr1_tools.result import ToolResult
 
 @runtime_checkable
 class ToolFormat(Protocol):
-    """One way of writing calls. Implementations keep no state, so one instance serves every episode."""
+    """One way of writing calls. Implementations keep no state, so one instance serves every episode.
+
+    name: what it is registered as.
+    call_end: the text that closes every call; empty where no text says for sure that a call is over.
+    result_start: the text a result begins with: a model that writes it invents a result.
+    names_arguments: False where the usual form of a call is one value without its name, as in `search[x]`.
+    """
 
     name: str
+    call_end: str
+    result_start: str
+    names_arguments: bool
 
     def instructions(self, schemas: Sequence[dict[str, Any]]) -> str:
         """Text for the system prompt: the tools (OpenAI function schemas) and how to call them."""

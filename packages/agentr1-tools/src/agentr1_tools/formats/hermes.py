@@ -5,12 +5,15 @@ It also takes `name("positional", key=value)` in the same tag, which is the form
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agentr1_tools.calls import ParsedResponse, ToolCall
-from agentr1_tools.formats.json_call import read_json_call
+from agentr1_tools.formats.json_call import named_arguments, read_json_call
 from agentr1_tools.formats.literals import read_call
-from agentr1_tools.formats.tagged import CLOSE, MAX_CALLS, MAX_CHARS, OPEN, parse_tagged, render_responses
+from agentr1_tools.formats.scan import MAX_CALLS, MAX_CHARS
+from agentr1_tools.formats.schemas import json_lines
+from agentr1_tools.formats.tagged import CLOSE, OPEN, RESPONSE_OPEN, parse_tagged, render_responses
 from agentr1_tools.result import ToolResult
 
 _INSTRUCTIONS = """# Tools
@@ -27,22 +30,25 @@ To use a tool, write its name and its arguments as one JSON object in a block li
 What the tool answers comes back between <tool_response> and </tool_response>."""
 
 
+@dataclass(frozen=True)
 class HermesFormat:
     """max_chars, max_calls: what is read of one response; more calls are refused with an error."""
 
-    name = "hermes"
+    max_chars: int = MAX_CHARS
+    max_calls: int = MAX_CALLS
 
-    def __init__(self, max_chars: int = MAX_CHARS, max_calls: int = MAX_CALLS) -> None:
-        self._max_chars = max_chars
-        self._max_calls = max_calls
+    name = "hermes"
+    call_end = CLOSE
+    result_start = RESPONSE_OPEN
+    names_arguments = True
 
     def instructions(self, schemas: Sequence[dict[str, Any]]) -> str:
         """The tools as JSON lines in `<tools>`, and the block a call is written in."""
-        return _INSTRUCTIONS.format(tools="\n".join(json.dumps(schema, ensure_ascii=False) for schema in schemas))
+        return _INSTRUCTIONS.format(tools=json_lines(schemas))
 
     def parse(self, text: str) -> ParsedResponse:
-        """Calls as JSON or as `name(...)`; see `parse_tagged` for thinking, limits and errors."""
-        return parse_tagged(text, _read, max_chars=self._max_chars, max_calls=self._max_calls)
+        """Calls as JSON or as `name(...)`; see `scan` for thinking and limits."""
+        return parse_tagged(text, _read, max_chars=self.max_chars, max_calls=self.max_calls)
 
     def render(self, results: Sequence[tuple[str, ToolResult]]) -> str:
         """One `<tool_response>` a result."""
@@ -50,11 +56,7 @@ class HermesFormat:
 
     def format_call(self, call: ToolCall) -> str:
         """The call as JSON; positional values have no place in it and are refused with ValueError."""
-        if call.positional:
-            raise ValueError(
-                f"hermes writes arguments by name; give {call.name!r} its {len(call.positional)} values so"
-            )
-        body = json.dumps({"name": call.name, "arguments": call.arguments}, ensure_ascii=False)
+        body = json.dumps({"name": call.name, "arguments": named_arguments(call)}, ensure_ascii=False)
         return f"{OPEN}\n{body}\n{CLOSE}"
 
 
