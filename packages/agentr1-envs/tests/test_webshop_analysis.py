@@ -12,7 +12,9 @@ from agentr1_envs.webshop.analysis import STOP_WORDS, terms, tokens
         ("a.b 1.a a,b 1;2", ["a.b", "1", "a", "a", "b", "1;2"]),
         ("caf\u00e9 cafe\u0301 na\u00efve", ["caf\u00e9", "cafe\u0301", "na\u00efve"]),
         ("\u7425\u73c0\u3072\u30ab\u30bf\u30ab\u30ca", ["\u7425", "\u73c0", "\u3072", "\u30ab\u30bf\u30ab\u30ca"]),
-        ("\u2714\ufe0f ok \u2122 \U0001f468\u200d\U0001f4bc\u2605\u2606", ["\u2714\ufe0f", "ok", "\u2122", "\U0001f468\u200d\U0001f4bc", "\u2605"]),
+        ("\u2714\ufe0f ok \u2122\u2605\u2606", ["\u2714\ufe0f", "ok", "\u2122", "\u2605"]),
+        ("a\U0001f468\u200d\U0001f4bcb", ["a", "\U0001f468\u200d\U0001f4bc", "b"]),
+        ("\uff76\uff9f\uff9f", ["\uff76\uff9f\uff9f"]),
         ("\u00bd \u00b0 \u3010x\u3011 \u2013", ["x"]),
     ],
 )  # fmt: skip

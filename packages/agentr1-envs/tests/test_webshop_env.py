@@ -86,7 +86,16 @@ def test_what_is_no_action_changes_nothing(make: Any) -> None:
     env = make("agentr1/WebShop-v0", max_steps=50)
     first, info = env.reset(seed=0)
     assert info["valid_action"]
-    for response in ("", "hello", "search[]", "click[search]", "click[buy now]", "Search[tea]", "buy[tea]", "search[a\nb]"):
+    for response in (
+        "",
+        "hello",
+        "search[]",
+        "click[search]",
+        "click[buy now]",
+        "Search[tea]",
+        "buy[tea]",
+        "search[a\nb]",
+    ):
         text, reward, terminated, _, info = env.step(response)
         assert (text, reward, terminated, info["valid_action"]) == (first, 0.0, False, False), response
     assert env.step("search[tea] and more")[4]["valid_action"]

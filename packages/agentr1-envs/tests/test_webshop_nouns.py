@@ -48,4 +48,6 @@ def test_spacy_gives_the_nouns_that_the_data_holds(small_set: Any) -> None:
 
     products = open_catalogue(find_catalogue(small_set)).products[:20]
     found = [nouns._tagged_nouns(product.title) for product in products]
-    assert sum(a == b.nouns for a, b in zip(found, products, strict=True)) >= 18  # other versions tag a little otherwise
+    assert (
+        sum(a == b.nouns for a, b in zip(found, products, strict=True)) >= 18
+    )  # other versions tag a little otherwise

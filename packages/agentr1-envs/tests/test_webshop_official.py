@@ -74,7 +74,11 @@ def test_what_people_wrote_is_optional_and_attributes_are_not(folder: Path) -> N
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
-        ({"customization_options": {"size": [{"price": 1}]}}, DataRowError, "item 1|line 1, field 'customization_options'"),
+        (
+            {"customization_options": {"size": [{"price": 1}]}},
+            DataRowError,
+            "line 1, field 'customization_options'",
+        ),
         ({"customization_options": [1]}, DataRowError, "customization_options"),
         ({"asin": None}, DataRowError, "field 'asin'"),
         ({"small_description": [1]}, DataRowError, "small_description"),

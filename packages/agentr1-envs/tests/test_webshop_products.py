@@ -48,7 +48,12 @@ def read(**fields: Any) -> Product:
 
 def test_a_row_may_be_short() -> None:
     product = read()
-    assert (product.pricing, product.attributes, product.nouns, product.options) == ((100.0,), ("DUMMY_ATTR",), None, {})
+    assert (product.pricing, product.attributes, product.nouns, product.options) == (
+        (100.0,),
+        ("DUMMY_ATTR",),
+        None,
+        {},
+    )
     assert read(query=" Green Tea ", title_nouns=[]).query == "green tea"
     assert read(title_nouns=[]).nouns == ()
 

@@ -73,9 +73,7 @@ def test_rewards_and_their_parts_are_as_published(golden: Any) -> None:
     for case in golden("rewards")["reward"]:
         nouns = (case["purchased_nouns"], case["goal_nouns"])
         chosen = tuple(case["options"].values())
-        score = score_purchase(
-            product_of(case["purchased"]), goal_of(case["goal"]), nouns, case["price"], chosen
-        )
+        score = score_purchase(product_of(case["purchased"]), goal_of(case["goal"]), nouns, case["price"], chosen)
         assert score.reward == case["expect"]["reward"], case["label"]
         for name, value in case["expect"]["info"].items():
             owner = score.kind if hasattr(score.kind, name) else score

@@ -80,7 +80,7 @@ _SHELVES = (
         (
             ("Quill Fleece* Blanket* for Beds*", (23.6,), ("super soft", "machine wash", "double sided")),
             ("Sorrel Wool* Throw* Blanket*", (61.0,), ("pure wool", "hand wash", "fringed edge")),
-            ("Sorrel Weighted Blanket* with Cover*", (48.0, 66.0), ("removable cover", "glass beads", "cooling fabric")),
+            ("Sorrel Weighted Blanket* with Cover*", (48.0, 66.0), ("removable cover", "glass beads", "cool touch")),
         ),
     ),
     _Shelf(
@@ -97,7 +97,7 @@ _SHELVES = (
         {"layout": ("compact", "full"), "switch": ("quiet", "clicky")},
         (
             ("Kestrel Mechanical Keyboard* with Backlight*", (83.0,), ("mechanical keys", "plug play", "back lit")),
-            ("Mallard Wireless Keyboard* for Tablets*", (31.7, 38.0), ("usb charging", "light weight", "wireless bluetooth")),
+            ("Mallard Wireless Keyboard* for Tablets*", (31.7, 38.0), ("usb charging", "light weight", "long battery")),
         ),
     ),
     _Shelf(

@@ -11,10 +11,11 @@ from functools import lru_cache
 
 from agentr1_envs.webshop.porter import stem
 
-STOP_WORDS = frozenset(
-    "a an and are as at be but by for if in into is it no not of on or such that the their then there these they this "
-    "to was will with".split()
-)
+_STOP_WORDS = """
+a an and are as at be but by for if in into is it no not of on or such that the their then there these they this
+to was will with
+"""
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 LONGEST_TOKEN = 255
 
 _POSSESSIVE = ("'s", "\u2019s", "\uff07s")
@@ -72,17 +73,22 @@ _BLOCKS = (
 )
 """Blocks whose class their general category does not tell: (first, last, class)."""
 
+_SINGLE_PICTURES = """
+A9 AE 203C 2049 2122 2139 2194 2195 2196 2197 2198 2199 21A9 21AA 231A 231B 2328 2388 23CF 23E9 23EA 23EB 23EC
+23ED 23EE 23EF 23F0 23F1 23F2 23F3 23F8 23F9 23FA 24C2 25AA 25AB 25B6 25C0 25FB 25FC 25FD 25FE 2714 2716 271D
+2721 2728 2733 2734 2744 2747 274C 274E 2753 2754 2755 2757 2763 2764 2765 2766 2767 2795 2796 2797 27A1 27B0
+27BF 2934 2935 2B05 2B06 2B07 2B1B 2B1C 2B50 2B55 3030 303D 3297 3299
+"""
 _PICTURES = frozenset(
-    int(code, 16)
-    for code in (
-        "A9 AE 203C 2049 2122 2139 2194 2195 2196 2197 2198 2199 21A9 21AA 231A 231B 2328 2388 23CF 23E9 23EA 23EB "
-        "23EC 23ED 23EE 23EF 23F0 23F1 23F2 23F3 23F8 23F9 23FA 24C2 25AA 25AB 25B6 25C0 25FB 25FC 25FD 25FE 2714 2716 "
-        "271D 2721 2728 2733 2734 2744 2747 274C 274E 2753 2754 2755 2757 2763 2764 2765 2766 2767 2795 2796 2797 27A1 "
-        "27B0 27BF 2934 2935 2B05 2B06 2B07 2B1B 2B1C 2B50 2B55 3030 303D 3297 3299"
-    ).split()
-) | {*range(0x2600, 0x2606), *range(0x2607, 0x2613), *range(0x2614, 0x2686), *range(0x2690, 0x2706)} | {
-    *range(0x2708, 0x2713)
-}
+    {
+        *(int(code, 16) for code in _SINGLE_PICTURES.split()),
+        *range(0x2600, 0x2606),
+        *range(0x2607, 0x2613),
+        *range(0x2614, 0x2686),
+        *range(0x2690, 0x2706),
+        *range(0x2708, 0x2713),
+    }
+)
 """Extended pictographs of the basic plane."""
 
 

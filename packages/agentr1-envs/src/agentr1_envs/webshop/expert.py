@@ -1,10 +1,11 @@
 """The scripted expert: it knows the goal's product and options, and finds the product with the shop's own search."""
 
-from collections.abc import Iterator
-
 from agentr1_envs.webshop.goals import Goal
 from agentr1_envs.webshop.pages import MOST_HITS, PER_PAGE, Search
 from agentr1_envs.webshop.products import Product
+
+_BRACKETS = str.maketrans("[]", "  ")
+"""A query with brackets would be read as another action."""
 
 
 def demonstration(goal: Goal, product: Product, search: Search) -> list[str]:
@@ -18,19 +19,14 @@ def demonstration(goal: Goal, product: Product, search: Search) -> list[str]:
 def _best_query(goal: Goal, product: Product, search: Search) -> tuple[str, int]:
     """The first query that lists the product on its first page, or the one that lists it earliest."""
     best = ("", MOST_HITS)
-    for query in _queries(goal, product):
+    for text in (goal.instruction, product.title, product.document):
+        query = " ".join(text.lower().translate(_BRACKETS).split())
         asins = [hit.asin for hit in search(query, MOST_HITS)]
         place = asins.index(product.asin) if product.asin in asins else MOST_HITS
         if place < PER_PAGE:
             return query, place
         best = min(best, (query, place), key=lambda found: found[1])
     return best
-
-
-def _queries(goal: Goal, product: Product) -> Iterator[str]:
-    yield goal.instruction.lower()
-    yield product.title.lower()
-    yield product.document.replace("\n", " ")
 
 
 def _offers(product: Product, value: str) -> bool:

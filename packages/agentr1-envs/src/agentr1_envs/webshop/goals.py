@@ -111,11 +111,7 @@ def goal_from_mapping(given: Mapping[str, Any], index: int, products: Mapping[st
     if product is None:
         raise SettingError(f"goals[{index}]: the shop sells no product {given['asin']!r}.")
     raw: Any = given.get("goal_options") or {}
-    options: GoalOptions
-    if isinstance(raw, Mapping):
-        options = dict(cast("Mapping[str, str]", raw))
-    else:
-        options = tuple(str(value) for value in raw)
+    options = dict(cast("Mapping[str, str]", raw)) if isinstance(raw, Mapping) else tuple(map(str, raw))
     upper = float(given.get("price_upper", NO_BOUND))
     goal = _goal(product, str(given["instruction_text"]), tuple(given.get("attributes", ())), options, upper)
     return replace(goal, index=index, weight=float(given.get("weight", 1.0)))

@@ -162,7 +162,8 @@ def _sub(visit: Visit) -> list[Node]:
 
 
 _PURCHASED = ("attrs", "category", "query", "product category")
-_TARGET = "Target|asin|options|attrs|price upper|instuction text|category|product category|query|Goal |None".split("|")
+_TARGET = ("Target", "asin", "options", "attrs", "price upper", "instuction text")
+_GOAL = ("category", "product category", "query", "Goal ", "None")
 
 
 def _done(visit: Visit) -> list[Node]:
@@ -170,7 +171,7 @@ def _done(visit: Visit) -> list[Node]:
     unknown = [text for name in _PURCHASED for text in (name, "None")]
     score = ["Reward", "Your score (min 0.0, max 1.0)", str(visit.reward), "Reward Details ", "None"]
     greeting = ["Thank you for shopping with us!", "Your code: ", "None", " (Paste it in your MTurk interface.)"]
-    return [Node(text) for text in [*greeting, *purchase, *unknown, *_TARGET, *score]]
+    return [Node(text) for text in [*greeting, *purchase, *unknown, *_TARGET, *_GOAL, *score]]
 
 
 def _json_in_html(options: dict[str, str]) -> str:

@@ -93,7 +93,7 @@ def read_product(row: Row) -> Product:
     Raises:
         DataRowError: a field is missing or mistyped.
     """
-    nouns = text_list(row, "title_nouns") if row.has("title_nouns") else None
+    options = row.section("options")
     return Product(
         asin=row.text("asin"),
         title=row.text("name"),
@@ -103,12 +103,12 @@ def read_product(row: Row) -> Product:
         category=text(row, "category"),
         product_category=text(row, "product_category"),
         query=text(row, "query").lower().strip(),
-        options=clean_options({name: text_list(row.section("options"), name) for name in row.section("options").fields}),
+        options=clean_options({name: text_list(options, name) for name in options.fields}),
         attributes=text_list(row, "attributes") if row.has("attributes") else NO_ATTRIBUTES,
         instruction=text(row, "instruction"),
         instruction_attributes=text_list(row, "instruction_attributes"),
         human_instructions=human_instructions(row, "human_instructions"),
-        nouns=nouns,
+        nouns=text_list(row, "title_nouns") if row.has("title_nouns") else None,
     )
 
 

@@ -21,17 +21,18 @@ OPTION_MATCHES: tuple[OptionMatch, ...] = ("upstream", "values")
 
 CLOSE_ENOUGH = 85
 """Texts match above this ratio."""
-COLOURS = tuple(
-    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo "
-    "caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream "
-    "crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey heather "
-    "indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha "
-    "multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal "
-    "rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise "
-    "violet walnut wheat white wine yellow".split()
-)
+_COLOURS = """
+alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo
+caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream
+crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey heather
+indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha
+multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal
+rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise
+violet walnut wheat white wine yellow
+"""
+COLOURS = tuple(_COLOURS.split())
 
-_BEYOND_ASCII = {code: None for code in range(128, 256)}
+_BEYOND_ASCII = dict.fromkeys(range(128, 256))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A shop that is open: catalogue, prices and goals together, and the goals as tasks. Shared by a process' environments."""
+"""An open shop: catalogue, prices and goals together, and the goals as tasks; one for all environments of a process."""
 
 import os
 import random
@@ -107,9 +107,7 @@ class ShopSource:
         return _SHOPS.get((catalogue, goals, prices), lambda: _open(catalogue, self._goals, self._prices))
 
 
-def _open(
-    catalogue: Catalogue, goals: str | Sequence[Mapping[str, Any]], prices: Mapping[str, float] | None
-) -> Shop:
+def _open(catalogue: Catalogue, goals: str | Sequence[Mapping[str, Any]], prices: Mapping[str, float] | None) -> Shop:
     rng = random.Random(PRICE_SEED)
     drawn = draw_prices(catalogue.products, rng)
     for asin in prices or {}:
