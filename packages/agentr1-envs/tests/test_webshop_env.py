@@ -66,7 +66,8 @@ def test_every_mode_shows_every_page(mode: str, make: Any) -> None:
     first, _ = env.reset(seed=1)
     texts = [first, *(env.step(action)[0] for action in env.demonstration())]
     assert all(isinstance(text, str) and text for text in texts)
-    assert len(set(texts)) == len(texts)
+    assert len(set(texts)) >= 4
+    assert (len(set(texts)) == len(texts)) == (mode != "text")  # one line does not tell what was chosen
     if mode in ("text", "text_rich"):
         assert env.goal.instruction in first
     if mode == "html":

@@ -3,7 +3,7 @@ from agentr1_envs.webshop.observations import observe
 from agentr1_envs.webshop.pages import Visit
 from agentr1_envs.webshop.products import Product
 
-TEA = Product("B0TEA", " Tea & <Cup> ", description="", bullets=("\n", " one "), options={"size": ("big", "small")})
+TEA = Product("B0TEA", " Tea & <Cup> ", description="", bullets=("", "one "), options={"size": ("big", "small")})
 VISIT = Visit(Goal(7, "B0TEA", "Tea", "", "", "buy tea", (), {}, 10.0, 1.0), lambda query, hits: (TEA,))
 
 
@@ -11,8 +11,11 @@ def test_empty_texts_are_left_out_and_blanks_kept_in_rich_text() -> None:
     VISIT.search("tea")
     for name in ("b0tea", "features"):
         VISIT.click(name)
-    assert observe(VISIT, "text").endswith("Back to Search [SEP] < Prev [SEP] one")
-    assert observe(VISIT, "text_rich").endswith("[button] < Prev [button_]\n one \n")
+    assert observe(VISIT, "text").endswith("Back to Search [SEP] < Prev [SEP]  [SEP] one")
+    assert observe(VISIT, "text_rich").endswith("[button] < Prev [button_]\n \n one \n")
+    for name in ("< prev", "description"):
+        VISIT.click(name)
+    assert observe(VISIT, "text").endswith("Back to Search [SEP] < Prev")
 
 
 def test_what_was_chosen_and_visited_is_marked() -> None:

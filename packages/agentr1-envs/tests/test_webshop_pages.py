@@ -51,7 +51,7 @@ def test_an_item_goes_back_to_its_page_and_forgets_its_options(visit: Visit) -> 
     assert (visit.page, visit.options) == ("item", {"color": "green"})
     assert visit.url().endswith('/item_page/7/B0TEA/tea/1/{"color": "green"}')
     go(visit, "features")
-    assert texts(visit)[-2:] == ["one", "two"]
+    assert texts(visit)[-2:] == [" one", " two"]
     go(visit, "< prev", "< prev")
     assert (visit.page, visit.options, visit.product) == ("results", {}, None)
     assert visit.seen == {"B0TEA"}

@@ -164,7 +164,7 @@ class WebShopEnv(AgentEnv):
         if self._draw == "uniform":
             return super().draw_task()
         bounds = self.shop.cumulative_weights(self.tasks)
-        place = int(np.searchsorted(bounds, self.np_random.random() * bounds[-1], side="right"))
+        place = int(np.searchsorted(bounds, self.np_random.random() * float(bounds[-1]), side="right"))
         return self.tasks[min(place, len(self.tasks) - 1)]
 
     def begin(self, task: Task) -> str:

@@ -84,7 +84,8 @@ def read_official(path: Path) -> tuple[Product, ...]:
     present = [place for place in (path, beside, human) if place.is_file()]
     for place in present:
         verify(place)
-    about, written = _load(beside, dict), _load(human, dict) if human in present else {}
+    about: dict[str, Any] = _load(beside, dict)
+    written: dict[str, Any] = _load(human, dict) if human in present else {}
     products: list[Product] = []
     for number, item in enumerate(_load(path, list), start=1):
         row = Row(path, number, cast("dict[str, Any]", item) if isinstance(item, dict) else {})
@@ -115,7 +116,7 @@ def _read(row: Row) -> Product:
 
 
 def _option_values(row: Row) -> dict[str, list[str]]:
-    groups = {} if not row.has("customization_options") else row.fields["customization_options"]
+    groups: Any = row.fields.get("customization_options") or {}
     if not isinstance(groups, dict):
         raise row.error("customization_options", "needs an object of lists of {'value'}.")
     values: dict[str, list[str]] = {}

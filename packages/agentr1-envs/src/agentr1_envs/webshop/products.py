@@ -1,6 +1,6 @@
 """What the shop sells: `Product`, and reading one from a row of a catalogue file.
 
-A row has `asin` and `name`; `description`, `bullets`, `pricing` (one number, or the two ends of a range), `category`,
+A row has `asin`; `name`, `description`, `bullets`, `pricing` (one number, or the two ends of a range), `category`,
 `product_category` (parts between single guillemets), `query`, `options`, `attributes`, `instruction`,
 `instruction_attributes`, `human_instructions` and `title_nouns` are optional.
 """
@@ -96,7 +96,7 @@ def read_product(row: Row) -> Product:
     options = row.section("options")
     return Product(
         asin=row.text("asin"),
-        title=row.text("name"),
+        title=text(row, "name"),
         description=text(row, "description"),
         bullets=text_list(row, "bullets"),
         pricing=_numbers(row, "pricing")[:2] or UNKNOWN_PRICE,

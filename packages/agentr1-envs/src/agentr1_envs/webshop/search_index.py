@@ -98,11 +98,11 @@ def _array(numbers: "array[int]") -> Integers:
 def _saturation(frequencies: Integers, documents: Integers, lengths: Integers) -> Floats:
     if not len(lengths):
         return np.empty(0, np.float32)
-    mean = np.float32(int(lengths.sum(dtype=np.int64)) / len(lengths))
+    mean = np.float32(max(int(lengths.sum(dtype=np.int64)), 1) / len(lengths))
     stored = np.array([stored_length(int(length)) for length in lengths], np.float32)
     k1, b, one = np.float32(K1), np.float32(B), np.float32(1)
     inverse = one / (k1 * ((one - b) + b * stored / mean))
-    return one + frequencies.astype(np.float32) * inverse[documents]
+    return (one + frequencies.astype(np.float32) * inverse[documents]).astype(np.float32)
 
 
 def stored_length(length: int) -> int:
