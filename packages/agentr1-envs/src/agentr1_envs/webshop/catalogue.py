@@ -162,6 +162,6 @@ def _missing(place: Path, given: str) -> NoReturn:
     what = "holds no catalogue" if place.is_dir() else "does not exist"
     raise DataNotFoundError(
         f"{given}: {place.absolute()} {what} (looked for {', '.join((*OWN_NAMES, *PAIRS))}, or one file "
-        f"*.jsonl). data='{BUNDLED}' plays in the project's own small shop; docs/guides/webshop.md tells where the "
+        f"*.jsonl). data='{BUNDLED}' plays in the project's own small shop; the guide on WebShop tells which the "
         "official files are and how to write a catalogue."
     )

@@ -157,7 +157,9 @@ def _item(visit: Visit) -> list[Node]:
 
 def _sub(visit: Visit) -> list[Node]:
     product = _shown(visit)
-    texts = {"Description": (product.description,), "Features": [f" {bullet}" for bullet in product.bullets]}.get(visit.sub_page, ())
+    texts = {"Description": (product.description,), "Features": [f" {bullet}" for bullet in product.bullets]}.get(
+        visit.sub_page, ()
+    )
     return [*_top(visit), Node(PREV, "button"), *map(Node, texts)]
 
 
