@@ -32,6 +32,6 @@ def test_scores_on_the_benchmarks_test_goals(small_set: Path, make: Any) -> None
     rule = baseline_score(env, rule_policy, env.task_ids)
     assert rule.score == pytest.approx(57.1, abs=3)
     assert rule.success == pytest.approx(2.2, abs=1)
-    chance = baseline_score(env, random_policy(0), env.task_ids)
-    assert chance.score == pytest.approx(8, abs=1)
-    assert chance.success == pytest.approx(0, abs=1)
+    chances = [baseline_score(env, random_policy(seed), env.task_ids) for seed in range(4)]
+    assert sum(chance.score for chance in chances) / 4 == pytest.approx(8, abs=1)
+    assert sum(chance.success for chance in chances) / 4 == pytest.approx(0, abs=1)

@@ -34,14 +34,13 @@ def rule_policy(observation: str, info: Mapping[str, Any]) -> str:
 
 
 def random_policy(seed: int) -> WebShopPolicy:
-    """One of the page's clickables, each with the same chance; on the search page that is the instruction's search."""
+    """The instruction's search or one of the page's clickables, each with the same chance."""
     rng = np.random.default_rng(seed)
 
     def act(observation: str, info: Mapping[str, Any]) -> str:
-        if info["has_search_bar"]:
-            return f"search[{instruction_of(observation)}]"
-        clickables: Sequence[str] = info["clickables"]
-        return f"click[{clickables[int(rng.integers(len(clickables)))]}]"
+        clicks = [f"click[{name}]" for name in info["clickables"] if name != "search"]
+        actions = [f"search[{instruction_of(observation)}]", *clicks]
+        return actions[int(rng.integers(len(actions)))]
 
     return act
 
