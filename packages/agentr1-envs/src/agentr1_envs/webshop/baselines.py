@@ -34,12 +34,11 @@ def rule_policy(observation: str, info: Mapping[str, Any]) -> str:
 
 
 def random_policy(seed: int) -> WebShopPolicy:
-    """The instruction's search or one of the page's clickables, each with the same chance."""
+    """The instruction's search or one of the page's clickables, each with the same chance, on every page."""
     rng = np.random.default_rng(seed)
 
     def act(observation: str, info: Mapping[str, Any]) -> str:
-        clicks = [f"click[{name}]" for name in info["clickables"] if name != "search"]
-        actions = [f"search[{instruction_of(observation)}]", *clicks]
+        actions = [f"search[{instruction_of(observation)}]", *(f"click[{name}]" for name in info["clickables"])]
         return actions[int(rng.integers(len(actions)))]
 
     return act
