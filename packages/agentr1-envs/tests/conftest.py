@@ -1,5 +1,6 @@
 """What the tests of agentr1-envs share: where the real data lies, and episodes played by the scripted expert."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ EVERY_ENV = [
     ("agentr1/HotpotQA-v0", {"mode": "react"}),
     ("agentr1/HotpotQA-v0", {"mode": "context", "observation": "messages"}),
     ("agentr1/ToolEnv-v0", {"tool_timeout": 10.0}),
+    ("agentr1/WebShop-v0", {}),
+    ("agentr1/WebShop-v0", {"observation_mode": "text_rich", "observation": "messages", "history": 1}),
 ]
 
 
@@ -44,6 +47,18 @@ def shared_data() -> Path:
         reason = f"real data not found at {place}; set AGENTR1_SHARED to the folder that holds data/"
         pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
     return place
+
+
+@pytest.fixture(scope="session")
+def golden(shared_data: Path) -> Callable[[str], Any]:
+    """Reads a golden file of the published WebShop by its name."""
+    return lambda name: json.loads((shared_data.parent / "golden" / f"webshop_{name}.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="session")
+def small_set(shared_data: Path) -> Path:
+    """The folder of WebShop's 1,000 products."""
+    return shared_data / "webshop"
 
 
 @pytest.fixture

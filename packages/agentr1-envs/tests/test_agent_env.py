@@ -228,6 +228,28 @@ def test_an_undeclared_info_entry_is_a_bug() -> None:
             env.step("x")
 
 
+def test_a_subclass_may_draw_otherwise_and_begin_with_info() -> None:
+    class Last(Echo):
+        extra_info: ClassVar[dict[str, Any]] = {"said": 0, "hint": ""}
+
+        def draw_task(self) -> Task:
+            return self.tasks[len(self.tasks) - 1]
+
+        def opening_info(self) -> dict[str, Any]:
+            return {"hint": f"say {self.task.answers[0]}"}
+
+    class Undeclared(Echo):
+        def opening_info(self) -> dict[str, Any]:
+            return {"hint": "say it"}
+
+    env = Last(TASKS)
+    assert {env.reset(seed=seed)[1]["hint"] for seed in range(9)} == {"say 19"}
+    assert env.reset(options={"task_id": "t3"})[1]["hint"] == "say 3"
+    assert env.step("no")[4]["hint"] == "say 3"
+    with pytest.raises(InfoSchemaError, match="hint"):
+        Undeclared(TASKS).reset(seed=0)
+
+
 # Vectors
 
 

@@ -123,6 +123,14 @@ class AgentEnv(gymnasium.Env[Any, str]):
     def advance(self, action: str) -> Turn:
         """Answer one response of the model."""
 
+    def draw_task(self) -> Task:
+        """The task of a reset that names none, drawn with `np_random`: by default each with the same chance."""
+        return self.tasks[int(self.np_random.integers(len(self.tasks)))]
+
+    def opening_info(self) -> Mapping[str, InfoValue]:
+        """Entries of the declared schema that a task begins with; asked after `begin`."""
+        return {}
+
     @property
     def system_prompt(self) -> str:
         """Text for the system role; it never changes between episodes."""
@@ -189,7 +197,7 @@ class AgentEnv(gymnasium.Env[Any, str]):
         if "task_id" in options:
             self._task = self.tasks.find(options["task_id"])
         else:
-            self._task = self.tasks[int(self.np_random.integers(len(self.tasks)))]
+            self._task = self.draw_task()
         self._steps, self._over = 0, True  # over until `begin` has gone well
         self._history.clear()
         self._info = {
@@ -201,6 +209,7 @@ class AgentEnv(gymnasium.Env[Any, str]):
             **self.extra_info,
         }
         self._opening = self.begin(self._task)
+        self._enter(self.opening_info())
         self._over = False
         self._transcript = [Message(role="user", content=self._opening)]
         if self.system_prompt:
@@ -246,14 +255,17 @@ class AgentEnv(gymnasium.Env[Any, str]):
             **{f"reward/{part}": float(turn.parts.get(part, 0.0)) for part in self.reward_parts},
             **turn.info,
         }
+        self._enter(changed)
+        if unknown := set(turn.parts) - set(self.reward_parts):
+            raise InfoSchemaError(f"{type(self).__name__} paid undeclared reward parts {sorted(unknown)}.")
+
+    def _enter(self, changed: Mapping[str, InfoValue]) -> None:
         for name, value in changed.items():
             if name not in self._info or type(value) is not type(self._info[name]):
                 raise InfoSchemaError(
                     f"{type(self).__name__} returned info[{name!r}]={value!r}; declared are "
                     f"{ {key: type(known).__name__ for key, known in self._info.items()} }."
                 )
-        if unknown := set(turn.parts) - set(self.reward_parts):
-            raise InfoSchemaError(f"{type(self).__name__} paid undeclared reward parts {sorted(unknown)}.")
         self._info.update(changed)
 
     def _observe(self, new_text: str) -> Any:

@@ -20,6 +20,7 @@ from agentr1_envs.play import play as play_episode
 from agentr1_envs.prepare import Prepared, find_sources
 from agentr1_envs.prepare import prepare as write_files
 from agentr1_envs.registration import ENTRY_POINTS, register_envs
+from agentr1_envs.webshop.catalogue import find_catalogue
 
 _OUT = Console()
 _ERRORS = Console(stderr=True)
@@ -37,6 +38,7 @@ def list_envs() -> None:
     for dataset in DATASETS.values():
         for split in dataset.splits:
             places.add_row(dataset.name, split, str(find_file(dataset, split, None) or f"{BUNDLED} sample"))
+    places.add_row("webshop", "all", str(find_catalogue(None) or f"{BUNDLED} sample"))
     _OUT.print(places)
 
 

@@ -28,6 +28,10 @@ class DataNotFoundError(EnvsError, FileNotFoundError):
     """A data file, folder or corpus that is not where it was looked for."""
 
 
+class DataMismatchError(EnvsError, ValueError):
+    """A file with the name of a published one that has another size or checksum."""
+
+
 class DataRowError(EnvsError, ValueError):
     """One row of a data file that cannot be read; names the file, the line (1-based) and the field."""
 
