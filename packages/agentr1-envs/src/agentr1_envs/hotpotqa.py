@@ -13,6 +13,7 @@ from agentr1_envs.hotpotqa_react import HotpotQAReactEnv
 from agentr1_envs.loader import OnBadRow, find_file, load_tasks
 from agentr1_envs.prompts import answer_system, check_style
 from agentr1_envs.responses import answer_in_tag, without_thinking
+from agentr1_envs.samples.small_world import SPLITS
 from agentr1_envs.scoring import TEXT_REWARDS, TEXT_SCORES, Score, TextReward, score_text
 from agentr1_envs.tasks import Passage, Task, TaskSet
 from agentr1_envs.tool_env import ToolEnv, ToolSpec
@@ -45,6 +46,9 @@ def hotpotqa(
     articles, 450 questions to train on and 102 to test on. Modes: "tools" (a `ToolEnv` with `wiki_search`), "react"
     (search, lookup, finish and think in square brackets) and "context" (one response, with ten paragraphs at hand).
 
+    2WikiMultihopQA, MuSiQue and Bamboogle are played by giving their file or folder as `data`. MuSiQue brings its
+    paragraphs with the questions (``agentr1-envs prepare hotpotqa`` makes a corpus of them); Bamboogle needs `corpus`.
+
     ## Action Space
     `Text`: the model's whole response: calls, and the answer in ``<answer>``; in "react" an action such as
     ``search[Ada Lovelace]``, alone or behind "Action:".
@@ -66,7 +70,7 @@ def hotpotqa(
     only; truncated after `max_steps` (8 in "tools", 7 in "react").
 
     ## Arguments
-    * `mode`: as above. `split`: "train" or "dev" (the test set has no answers).
+    * `mode`: as above. `split`: "train", "dev", or "test" for data whose test questions have answers (Bamboogle).
     * `data`: a file, a folder, or "bundled"; None looks in AGENTR1_DATA, then the user's data folder, then takes the
       bundled questions.
     * `corpus`: a jsonl file of ``{"title", "sentences"}`` lines; None takes the ``corpus.jsonl`` beside the data.
@@ -189,7 +193,8 @@ class _Source:
     ) -> None:
         require_choice("split", split, HOTPOTQA.splits)
         require_choice("subset", subset, SUBSETS)
-        find_file(HOTPOTQA, split, data)
+        if find_file(HOTPOTQA, split, data) is None and split not in SPLITS:
+            raise SettingError(f"split={split!r}: the bundled questions have {', '.join(map(repr, SPLITS))} only.")
         self.corpus = None if corpus is None else str(check_corpus_path(corpus))
         self._split, self._data, self._subset = split, data, subset
         self._on_bad_row: OnBadRow = on_bad_row

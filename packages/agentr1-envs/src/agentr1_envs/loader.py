@@ -49,7 +49,8 @@ class Dataset:
     """The bundled tasks of a split, and the path of their corpus (empty without one)."""
     official: tuple[tuple[str, str], ...]
     """(split, name) of official files that are found in a folder as they are."""
-    hub: HubFiles
+    hub: HubFiles | None
+    """None for data that is on no hub; its files are read as they are, never prepared."""
     ability: str
     """The `ability` column of a prepared file."""
     data_source: str
@@ -178,10 +179,15 @@ def in_folder(dataset: Dataset, split: str, folder: Path) -> Path | None:
 def _missing(dataset: Dataset, split: str, place: Path, given: str) -> Path:
     what = f"holds no file of {dataset.name}/{split}" if place.is_dir() else "does not exist"
     looked_for = ", ".join(f"{split}{suffix}" for suffix in SUFFIXES)
+    make_it = (
+        f"Make it with `agentr1-envs download {dataset.name} --out {place}`, or from official files you have with "
+        f"`agentr1-envs prepare {dataset.name} --source PATH --out {place}`"
+        if dataset.hub
+        else f"Bring a file of questions, and the {CORPUS_NAME} they are about beside it"
+    )
     raise DataNotFoundError(
-        f"{given}: {place.absolute()} {what} (looked for {looked_for} and the official names). Make it with "
-        f"`agentr1-envs download {dataset.name} --out {place}`, or from official files you have with "
-        f"`agentr1-envs prepare {dataset.name} --source PATH --out {place}`; data='{BUNDLED}' plays the bundled sample."
+        f"{given}: {place.absolute()} {what} (looked for {looked_for} and the official names). {make_it}; "
+        f"data='{BUNDLED}' plays the bundled sample."
     )
 
 
