@@ -17,6 +17,7 @@ EVERY_ENV = [
     ("agentr1/HotpotQA-v0", {}),
     ("agentr1/HotpotQA-v0", {"mode": "react"}),
     ("agentr1/HotpotQA-v0", {"mode": "context", "observation": "messages"}),
+    ("agentr1/HotpotQA-v0", {"mode": "context", "facts": True}),
     ("agentr1/PaperSearch-v0", {}),
     ("agentr1/PaperSearch-v0", {"split": "train", "observation": "messages", "reward_scorer": "relevance"}),
     ("agentr1/ToolEnv-v0", {"tool_timeout": 10.0}),

@@ -36,7 +36,7 @@ GSM8K = Dataset(
 HOTPOTQA = Dataset(
     name="hotpotqa",
     env_id="agentr1/HotpotQA-v0",
-    splits=("train", "dev", "test"),
+    splits=("train", "dev"),
     read=read_hotpotqa,
     bundled=_bundled_hotpotqa,
     official=(
@@ -57,6 +57,7 @@ HOTPOTQA = Dataset(
     ),
     ability="multi-hop question answering",
     data_source="hotpotqa/hotpot_qa",
+    further_splits=("test",),
 )
 
 PAPERS = Dataset(

@@ -55,6 +55,8 @@ class Dataset:
     """The `ability` column of a prepared file."""
     data_source: str
     """The `data_source` column of a prepared file."""
+    further_splits: tuple[str, ...] = ()
+    """Splits that only data of one's own can have, not the bundled sample."""
 
 
 def user_folder() -> Path:
@@ -70,17 +72,18 @@ def load_tasks(
 
     Args:
         dataset: what to load.
-        split: one of ``dataset.splits``.
+        split: one of ``dataset.splits``, or of ``dataset.further_splits`` where `data` names a place.
         data: a file, a folder, "bundled", or None for the usual order.
         on_bad_row: "refuse" a file with a bad row, or "skip" such rows and list them in the result.
 
     Raises:
         DataNotFoundError: nothing at the named place. DataRowError: a bad row. SettingError: an unknown setting.
     """
-    require_choice("split", split, dataset.splits)
+    require_choice("split", split, (*dataset.splits, *dataset.further_splits))
     require_choice("on_bad_row", on_bad_row, ON_BAD_ROW)
     path = find_file(dataset, split, data)
     if path is None:
+        require_choice("split", split, dataset.splits)
         return _LOADED.get((dataset.name, split, BUNDLED), lambda: _bundled(dataset, split))
     status = path.stat()
     key = (dataset.name, split, path, on_bad_row, status.st_mtime_ns, status.st_size)

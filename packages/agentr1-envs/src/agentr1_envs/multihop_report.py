@@ -73,7 +73,7 @@ def twowiki_report(
 def musique_report(
     tasks: Sequence[Task], answers: Mapping[str, str], support: Mapping[str, Iterable[int]] | None = None
 ) -> dict[str, float]:
-    """MuSiQue's `evaluate_v1.0.py`: answer EM and F1 over all aliases, and F1 of supporting paragraphs by their index."""
+    """MuSiQue's `evaluate_v1.0.py`: answer EM and F1 over all aliases, F1 of supporting paragraphs by their place."""
     rows: list[dict[str, float]] = []
     for task in tasks:
         said = answers.get(task.task_id, "")

@@ -1,8 +1,8 @@
 """Questions of PaperSearch, and reading their rows.
 
 Read are rows with `query` (or `question`) and the wanted papers: `gold` (ids of the corpus), or titles under
-`gold_titles` or `answer`. Optional are `description`, `date` or `year` (papers after it do not count), `citing` (a paper
-that is not to be found: the one that asks), `kind` or `source`, and `plan`.
+`gold_titles` or `answer`. Optional are `description`, `date` or `year` (papers after it do not count), `citing` (the
+paper that asks, which is not to be found), `kind` or `source`, and `plan`.
 """
 
 import re

@@ -20,7 +20,7 @@ class RetrievalScores:
 def score_ranking(ranked: Sequence[str], gold: Iterable[str]) -> RetrievalScores:
     """Compare a ranking with the wanted items.
 
-    An item that stands in the ranking twice counts once, at its first place. An empty ranking, or none wanted, scores 0.
+    An item that stands in the ranking twice counts once, at its first place. Nothing found or nothing wanted scores 0.
     """
     wanted = frozenset(gold)
     items = tuple(dict.fromkeys(ranked))

@@ -93,7 +93,7 @@ def hotpot_f1(prediction: str, gold: str) -> Overlap:
 
 
 def musique_f1(prediction: str, gold: str) -> float:
-    """Overlap of the two multisets of normalised words, without HotpotQA's rule on yes and no; two empty texts agree."""
+    """Overlap of the multisets of normalised words, without HotpotQA's rule on yes and no; empty texts agree."""
     said, true = hotpot_normalise(prediction).split(), hotpot_normalise(gold).split()
     if not said or not true:
         return float(said == true)

@@ -1,7 +1,7 @@
 """Paper: one paper of a corpus, and reading the files they lie in.
 
-A corpus is a jsonl file. A line holds `id`, `title` and `abstract`, and may hold `date` or `year`, and `references` (ids
-of the papers it cites). A file `edges.tsv` beside it adds references: citing id, tab, cited id, a line each.
+A corpus is a jsonl file. A line holds `id`, `title` and `abstract`, and may hold `date` or `year`, and `references`
+(ids of the papers it cites). A file `edges.tsv` beside it adds references: citing id, tab, cited id, a line each.
 """
 
 import json

@@ -126,7 +126,7 @@ def unit_vectors(encoder: Encoder, texts: list[str]) -> NDArray[np.float32]:
             "finite numbers a text"
         )
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1.0)
+    return (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
 
 
 def find_encoder(given: str | Encoder | None) -> Encoder | None:

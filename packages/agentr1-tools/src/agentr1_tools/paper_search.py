@@ -15,9 +15,7 @@ from agentr1_tools.paper_index import Encoder, Keep, PaperIndex, find_encoder
 
 _PARAMETERS: dict[str, Any] = {
     "type": "object",
-    "properties": {
-        "query": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "What to look for."}
-    },
+    "properties": {"query": {"type": "string", "minLength": 1, "maxLength": 1000, "description": "What to look for."}},
     "required": ["query"],
     "additionalProperties": False,
 }

@@ -52,8 +52,8 @@ _DIFFICULTIES = {
 _OPENINGS = (
     "We study {name} with {method}, {difficulty}.",
     "This paper applies {method} to {name}; it is meant to work {difficulty}.",
-    "{name} is usually done by hand. We show that {method} can do it, {difficulty}.",
-    "How far do {method} carry in {name}, {difficulty}? We answer with three experiments.",
+    "Work on {name} is usually done by hand. We show that {method} can help, {difficulty}.",
+    "What can {method} do for {name}, {difficulty}? We answer with three experiments.",
 )
 _FINDINGS = (
     "Errors fall by {number} percent against the best earlier system.",
