@@ -85,7 +85,7 @@ def test_messages_hold_the_state_alone(make: Any, folder: Path) -> None:
 
 
 def test_what_steps_pay(env: Any) -> None:
-    """tides finds P0 and P1, both wanted; expanding P0 brings P3, which is wanted, and P5, which is not; P7 is too new."""
+    """tides finds P0 and P1, both wanted; expanding P0 brings P3, which is wanted, and P5, which is not."""
     _, reward, _, _, info = env.step(search("tides"))
     assert (reward, info["reward/env"], info["new_papers"]) == (pytest.approx(2 - 0.1),) * 2 + (2,)
     _, reward, _, _, info = env.step(expand("P0"))
@@ -109,7 +109,7 @@ def test_calls_of_one_response_count_in_their_order(env: Any) -> None:
 
 
 def test_papers_after_the_questions_date_are_never_found(env: Any) -> None:
-    state, _, _, _, info = env.step(search("chess"))
+    *_, info = env.step(search("chess"))
     assert (info["pool_size"], info["tool_errors"]) == (0, 0)
     assert env.step(search("tides"))[4]["new_papers"] == 2
     assert "[P7]" not in env.step(expand("P0"))[0]

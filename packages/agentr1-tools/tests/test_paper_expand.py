@@ -48,7 +48,7 @@ def test_it_is_installed_and_reads_both_real_graphs(shared):
     papers = load_tool("paper_expand", corpus=shared / "data" / "papers" / "corpus.jsonl")
     papers.open()
     assert len(papers.index.papers) == 9293
-    assert sum(len(paper.references) for paper in papers.index.papers) == 1008  # 1,025 lines, some twice
+    assert sum(len(paper.references) for paper in papers.index.papers) == 1008
     titles = [paper["title"] for paper in papers.execute({"paper_id": 186})["data"]["papers"]]
     assert len(titles) > 1
     assert "Interpretability and Analysis in Neural NLP" not in titles
