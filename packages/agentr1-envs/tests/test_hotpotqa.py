@@ -50,6 +50,23 @@ def test_context_shows_the_ten_paragraphs_and_no_answer(make: Any) -> None:
         assert set(env.task.supporting_titles) <= set(titles)
 
 
+def test_facts_are_asked_for_and_scored(make: Any, expert: Any) -> None:
+    env = make("agentr1/HotpotQA-v0", mode="context", split="dev", facts=True)
+    for task_id in env.task_ids[:20]:
+        info = expert(env, task_id)[-1][4]
+        assert [info[name] for name in ("sp_em", "sp_f1", "joint_em", "joint_f1")] == [1.0] * 4
+    observation, info = env.reset(seed=1)
+    title, place = env.task.supporting[0]
+    sentence = next(passage for passage in env.task.context if passage.title == title).sentences[place]
+    assert f"[{place}] {sentence.strip()}" in observation
+    assert "<facts>" in env.system_prompt
+    assert info["sp_em"] == info["joint_f1"] == 0.0
+    info = env.step(f"<facts>{title} [{place}]\nElsewhere [0]</facts><answer>{env.task.answers[0]}</answer>")[4]
+    assert (info["sp_em"], info["sp_precision"], info["sp_recall"], info["sp_f1"]) == (0.0, 0.5, 0.5, 0.5)
+    assert (info["joint_em"], info["joint_precision"], info["success"]) == (0.0, 0.5, True)
+    assert "sp_em" not in make("agentr1/HotpotQA-v0", mode="context").reset(seed=0)[1]
+
+
 # Real data
 
 

@@ -73,7 +73,7 @@ def test_paragraphs_become_the_corpus_and_survive(tmp_path: Path, make: Any) -> 
         ],
     )
     written, passages = prepare(HOTPOTQA, {"dev": [source]}, tmp_path / "out")
-    assert (passages, written[0].empty_gold) == (2, 0)
+    assert (passages, written[0].empty_gold) == (3, 0)  # both texts of T are kept
     env = make("agentr1/HotpotQA-v0", data=tmp_path / "out", split="dev", mode="react")
     env.reset(options={"task_id": "a"})
     assert env.task.answers == ("The", "alias")

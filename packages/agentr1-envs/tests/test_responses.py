@@ -1,5 +1,5 @@
 import pytest
-from agentr1_envs.responses import answer_in_tag, without_thinking
+from agentr1_envs.responses import answer_in_tag, facts_in_tag, without_thinking
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,12 @@ def test_a_megabyte_is_read_at_once() -> None:
 )
 def test_without_thinking(text: str, spoken: str) -> None:
     assert without_thinking(text) == spoken
+
+
+def test_facts_are_titles_with_numbers_in_brackets() -> None:
+    text = (
+        "<facts>old [9]</facts> <facts>\nOxley Bridge [0, 2]\n Ada [Lovelace] [1]\nno number\nB[3 3]\n</facts><answer>x"
+    )
+    assert facts_in_tag(text) == (("Oxley Bridge", 0), ("Oxley Bridge", 2), ("Ada [Lovelace]", 1), ("B", 3))
+    assert facts_in_tag("<facts>A [1]<answer>x</answer>") == facts_in_tag("<facts>A [1]") == (("A", 1),)
+    assert facts_in_tag("nothing") == ()

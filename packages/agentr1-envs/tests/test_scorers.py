@@ -138,3 +138,23 @@ def test_gold_answers_of_the_real_hotpotqa(shared_data: Path) -> None:
         assert scorers.hotpot_em(row["answer"], row["answer"]) == 1.0
         if scorers.hotpot_normalise(row["answer"]):
             assert scorers.hotpot_f1(row["answer"], row["answer"]).f1 == 1.0
+
+
+def test_musique_f1_knows_no_rule_on_yes_and_no() -> None:
+    assert scorers.musique_f1("yes indeed", "Yes") == pytest.approx(2 / 3)
+    assert scorers.hotpot_f1("yes indeed", "Yes").f1 == 0.0
+    assert (scorers.musique_f1("the", "A."), scorers.musique_f1("", "x"), scorers.musique_f1("a b b", "b c")) == (
+        1.0,
+        0.0,
+        pytest.approx(2 * (1 / 2) * (1 / 2)),
+    )
+
+
+def test_joint_is_the_product_of_its_parts() -> None:
+    one = scorers.SupportScore(1.0, 0.5, 0.5, 0.5)
+    other = scorers.compare_sets([("T", 0), ("U", 1)], [("T", 0)])
+    assert other == scorers.SupportScore(0.0, pytest.approx(2 / 3), 0.5, 1.0)
+    assert scorers.joint([one, other]) == scorers.SupportScore(0.0, pytest.approx(1 / 3), 0.25, 0.5)
+    assert scorers.joint([one]) == one
+    assert scorers.joint([]) == scorers.SupportScore(0.0, 0.0, 0.0, 0.0)
+    assert scorers.compare_sets([], []) == scorers.SupportScore(1.0, 0.0, 0.0, 0.0)

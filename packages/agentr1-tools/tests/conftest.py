@@ -43,6 +43,16 @@ def hotpotqa_corpus() -> Path:
     return corpus
 
 
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of shared data; without it the test is skipped, and fails in CI."""
+    place = Path(os.environ.get("AGENTR1_SHARED", Path(__file__).parents[4] / "shared"))
+    if not place.is_dir():
+        reason = f"no shared data at {place}; set AGENTR1_SHARED"
+        pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
+    return place
+
+
 @pytest.fixture
 def make_tool() -> Callable[..., BaseTool]:
     """A tool out of a function `params -> result`; keywords set the attributes of BaseTool."""

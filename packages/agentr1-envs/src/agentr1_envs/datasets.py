@@ -4,7 +4,8 @@ from agentr1_envs.errors import SettingError, did_you_mean
 from agentr1_envs.gsm8k_data import read_gsm8k
 from agentr1_envs.hotpotqa_data import read_hotpotqa
 from agentr1_envs.loader import Dataset, HubFiles
-from agentr1_envs.samples import small_world, word_problems
+from agentr1_envs.paper_data import read_paper_task
+from agentr1_envs.samples import small_library, small_world, word_problems
 from agentr1_envs.tasks import Task
 
 
@@ -14,6 +15,10 @@ def _bundled_gsm8k(split: str) -> tuple[tuple[Task, ...], str]:
 
 def _bundled_hotpotqa(split: str) -> tuple[tuple[Task, ...], str]:
     return small_world.small_world(split), str(small_world.CORPUS_PATH)
+
+
+def _bundled_papers(split: str) -> tuple[tuple[Task, ...], str]:
+    return small_library.small_library(split), str(small_library.CORPUS_PATH)
 
 
 GSM8K = Dataset(
@@ -41,6 +46,10 @@ HOTPOTQA = Dataset(
         ("dev", "dev_distractor.jsonl"),
         ("dev", "hotpot_dev_fullwiki_v1.json"),
         ("dev", "hotpot_dev_v1_simplified.json"),
+        ("train", "musique_ans_v1.0_train.jsonl"),
+        ("train", "train100.jsonl"),
+        ("dev", "musique_ans_v1.0_dev.jsonl"),
+        ("dev", "dev_sample.jsonl"),
     ),
     hub=HubFiles(
         "hotpotqa/hotpot_qa",
@@ -48,17 +57,34 @@ HOTPOTQA = Dataset(
     ),
     ability="multi-hop question answering",
     data_source="hotpotqa/hotpot_qa",
+    further_splits=("test",),
 )
 
-DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (GSM8K, HOTPOTQA)}
+PAPERS = Dataset(
+    name="papers",
+    env_id="agentr1/PaperSearch-v0",
+    splits=("train", "test"),
+    read=read_paper_task,
+    bundled=_bundled_papers,
+    official=(("train", "queries.jsonl"), ("test", "queries.jsonl")),
+    hub=None,
+    ability="paper search",
+    data_source="agentr1/papers",
+)
+
+DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (GSM8K, HOTPOTQA, PAPERS)}
 
 
 def find_dataset(name: str) -> Dataset:
-    """The dataset of this name.
+    """The dataset of this name, of those that `prepare` and `download` know.
 
     Raises:
         SettingError: there is none.
     """
-    if name not in DATASETS:
-        raise SettingError(f"Task {name!r} is not known; legal: {', '.join(DATASETS)}.{did_you_mean(name, DATASETS)}")
+    prepared = [known.name for known in DATASETS.values() if known.hub]
+    if name not in prepared:
+        asis = f" The files of {name} are read as they are: pass data=FOLDER." if name in DATASETS else ""
+        raise SettingError(
+            f"Task {name!r} is not known; legal: {', '.join(prepared)}.{asis or did_you_mean(name, prepared)}"
+        )
     return DATASETS[name]

@@ -29,26 +29,28 @@ def download(dataset: Dataset, out: Path, split: str | None = None) -> tuple[lis
     Raises:
         DependencyMissingError: `huggingface_hub` is not installed. DownloadError: no network, or the hub refuses.
     """
-    hub = _hub()
+    hub, files = _hub(), dataset.hub
+    if files is None:
+        raise DownloadError(f"The files of {dataset.name} are on no hub; pass data=FOLDER to the environment.")
     sources: dict[str, list[Path]] = {}
     try:
         _check_network(import_module("huggingface_hub.constants").ENDPOINT)
-        names: list[str] = hub.list_repo_files(dataset.hub.repository, repo_type="dataset")
-        for of_split, pattern in dataset.hub.files:
+        names: list[str] = hub.list_repo_files(files.repository, repo_type="dataset")
+        for of_split, pattern in files.files:
             if split is not None and of_split != split:
                 continue
             chosen = sorted(name for name in names if fnmatch(name, pattern))
             if not chosen:
-                raise DownloadError(f"{dataset.hub.repository} holds no file {pattern}; its layout has changed.")
+                raise DownloadError(f"{files.repository} holds no file {pattern}; its layout has changed.")
             sources[of_split] = [
-                Path(hub.hf_hub_download(dataset.hub.repository, name, repo_type="dataset")) for name in chosen
+                Path(hub.hf_hub_download(files.repository, name, repo_type="dataset")) for name in chosen
             ]
     except DownloadError:
         raise
     except Exception as error:  # the hub raises its own, httpx's and the system's errors; all mean the same here
         first_line = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise DownloadError(
-            f"Could not fetch {dataset.hub.repository}: {first_line}. Check the network and try again; or bring the "
+            f"Could not fetch {files.repository}: {first_line}. Check the network and try again; or bring the "
             f"official files and run `agentr1-envs prepare {dataset.name} --source PATH --out {out}`; or play the "
             "bundled sample, which needs no download."
         ) from error

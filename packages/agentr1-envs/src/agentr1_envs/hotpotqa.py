@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
@@ -12,8 +13,16 @@ from agentr1_envs.hotpotqa_data import react_subset
 from agentr1_envs.hotpotqa_react import HotpotQAReactEnv
 from agentr1_envs.loader import OnBadRow, find_file, load_tasks
 from agentr1_envs.prompts import answer_system, check_style
-from agentr1_envs.responses import answer_in_tag, without_thinking
-from agentr1_envs.scoring import TEXT_REWARDS, TEXT_SCORES, Score, TextReward, score_text
+from agentr1_envs.responses import answer_in_tag, facts_in_tag, without_thinking
+from agentr1_envs.scoring import (
+    SUPPORT_SCORES,
+    TEXT_REWARDS,
+    TEXT_SCORES,
+    Score,
+    TextReward,
+    score_support,
+    score_text,
+)
 from agentr1_envs.tasks import Passage, Task, TaskSet
 from agentr1_envs.tool_env import ToolEnv, ToolSpec
 
@@ -25,6 +34,10 @@ TOOL_TIMEOUT = 10.0
 broken; the tool's own 0.3 s would also fire on a busy machine, and the same seed would give another episode."""
 
 _ROLE = "You answer a question that needs facts from more than one article."
+_FACTS = (
+    "Before the answer write the sentences that support it between <facts> and </facts>: a line for each article, its "
+    "title and then their numbers in brackets, as in: Oxley Bridge [0, 2]"
+)
 
 
 def hotpotqa(
@@ -44,6 +57,9 @@ def hotpotqa(
     Without data of your own the questions are about a small invented world that comes with the package: 154 linked
     articles, 450 questions to train on and 102 to test on. Modes: "tools" (a `ToolEnv` with `wiki_search`), "react"
     (search, lookup, finish and think in square brackets) and "context" (one response, with ten paragraphs at hand).
+
+    2WikiMultihopQA, MuSiQue and Bamboogle are played by giving their file or folder as `data`. MuSiQue brings its
+    paragraphs with the questions (``agentr1-envs prepare hotpotqa`` makes a corpus of them); Bamboogle needs `corpus`.
 
     ## Action Space
     `Text`: the model's whole response: calls, and the answer in ``<answer>``; in "react" an action such as
@@ -66,14 +82,17 @@ def hotpotqa(
     only; truncated after `max_steps` (8 in "tools", 7 in "react").
 
     ## Arguments
-    * `mode`: as above. `split`: "train" or "dev" (the test set has no answers).
+    * `mode`: as above. `split`: "train", "dev", or "test" for data whose test questions have answers (Bamboogle).
     * `data`: a file, a folder, or "bundled"; None looks in AGENTR1_DATA, then the user's data folder, then takes the
       bundled questions.
     * `corpus`: a jsonl file of ``{"title", "sentences"}`` lines; None takes the ``corpus.jsonl`` beside the data.
     * `subset`: "all", or "react500" for ReAct's 500 dev questions. `on_bad_row`: "refuse" or "skip".
     * "tools": `retriever` (the address of an HTTP retriever, instead of a corpus), `max_results` (of a search, by
       default 5), and every field of `ToolSettings` (with a corpus `tool_timeout` is 10 s by default).
-    * "react": `max_steps`, `history`, `system`. "context": `system`. All: `observation` and `render_mode`.
+    * "react": `max_steps`, `history`, `system`. All: `observation` and `render_mode`.
+    * "context": `system`, and `facts`: true numbers the sentences and asks for those that support the answer, between
+      ``<facts>`` and ``</facts>``; `info` then has HotpotQA's `sp_em`, `sp_f1`, `sp_precision`, `sp_recall`,
+      `joint_em`, `joint_f1`, `joint_precision` and `joint_recall`.
 
     ## Version History
     v0: first version.
@@ -85,8 +104,9 @@ def hotpotqa(
     if mode == "react":
         refuse_unknown("mode='react'", settings, ("max_steps", "system", "observation", "history", "render_mode"))
         return HotpotQAReactEnv(tasks, tasks.open_corpus, reward, **settings)
-    refuse_unknown("mode='context'", settings, ("system", "observation", "render_mode"))
-    return HotpotQAContextEnv(tasks, reward, **settings)
+    refuse_unknown("mode='context'", settings, ("system", "facts", "observation", "render_mode"))
+    made = HotpotQAFactsEnv if settings.pop("facts", False) else HotpotQAContextEnv
+    return made(tasks, reward, **settings)
 
 
 class HotpotQAToolEnv(ToolEnv):
@@ -163,8 +183,12 @@ class HotpotQAContextEnv(AgentEnv):
     def begin(self, task: Task) -> str:
         """The paragraphs in the data's order, then the question."""
         passages = task.context or self._source.paragraphs(task)
-        blocks = [f"{passage.title}\n{passage.text}" for passage in passages]
+        blocks = [self.show(passage) for passage in passages]
         return "\n\n".join([*blocks, f"Question: {task.question}"])
+
+    def show(self, passage: Passage) -> str:
+        """A paragraph as the model sees it."""
+        return f"{passage.title}\n{passage.text}"
 
     def advance(self, action: str) -> Turn:
         """Score the response."""
@@ -174,6 +198,34 @@ class HotpotQAContextEnv(AgentEnv):
         score = score_text(self.task, said, self._reward)
         info: dict[str, InfoValue] = {**score.info, "prediction": said}
         return Turn(ANSWERED, {"task": score.reward}, "answer", score.success, info)
+
+
+class HotpotQAFactsEnv(HotpotQAContextEnv):
+    """As the paragraphs at hand, and the response names the sentences that support its answer; see `hotpotqa`."""
+
+    extra_info: ClassVar[Mapping[str, InfoValue]] = {**HotpotQAContextEnv.extra_info, **SUPPORT_SCORES}
+
+    @property
+    def system_prompt(self) -> str:
+        """Text for the system role."""
+        text = super().system_prompt
+        return f"{text} {_FACTS}" if self._system in ("full", "short") else text
+
+    def demonstration(self) -> list[str]:
+        """The gold facts and the gold answer."""
+        facts = "\n".join(f"{title} [{place}]" for title, place in self.task.supporting)
+        return [f"<facts>\n{facts}\n</facts>\n<answer>{self.task.answers[0]}</answer>"]
+
+    def advance(self, action: str) -> Turn:
+        """Score the response and its facts."""
+        turn = super().advance(action)
+        said = facts_in_tag(without_thinking(action))
+        return replace(turn, info={**turn.info, **score_support(self.task, str(turn.info["prediction"]), said)})
+
+    def show(self, passage: Passage) -> str:
+        """Title, then the sentences with their numbers."""
+        sentences = " ".join(f"[{place}] {sentence.strip()}" for place, sentence in enumerate(passage.sentences))
+        return f"{passage.title}\n{sentences}"
 
 
 class _Source:
@@ -187,9 +239,10 @@ class _Source:
         subset: str,
         on_bad_row: OnBadRow,
     ) -> None:
-        require_choice("split", split, HOTPOTQA.splits)
+        require_choice("split", split, (*HOTPOTQA.splits, *HOTPOTQA.further_splits))
         require_choice("subset", subset, SUBSETS)
-        find_file(HOTPOTQA, split, data)
+        if find_file(HOTPOTQA, split, data) is None:
+            require_choice("split of the bundled questions", split, HOTPOTQA.splits)
         self.corpus = None if corpus is None else str(check_corpus_path(corpus))
         self._split, self._data, self._subset = split, data, subset
         self._on_bad_row: OnBadRow = on_bad_row

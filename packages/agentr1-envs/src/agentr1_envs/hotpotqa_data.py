@@ -1,8 +1,10 @@
-"""HotpotQA rows in all their shapes; each becomes a `Task`.
+"""HotpotQA rows in all their shapes, and those of its kin; each becomes a `Task`.
 
 Read are: the official json (`_id`, `context` as pairs), the Hugging Face form (`context` as columns), the simplified
 dev set of ReAct (question, answer, type), rows whose paragraphs stand in a corpus (`context_titles`), and prepared
-rows. Any question with gold answers fits: aliases may stand under `answers` or `golden_answers`.
+rows. 2WikiMultihopQA is written as HotpotQA, with `evidences`; MuSiQue has `paragraphs`, of which some are marked as
+supporting; Bamboogle only has answers. Any question with gold answers fits: aliases may stand under `answers`,
+`golden_answers` or `answer_aliases`.
 """
 
 import random
@@ -24,7 +26,10 @@ def read_hotpotqa(row: Row, split: str) -> Task:
     Raises:
         DataRowError: a field is missing or mistyped.
     """
+    if row.fields.get("answerable") is False:
+        raise row.error("answerable", "is false; only questions whose paragraphs hold the answer can be scored.")
     details = row.section("extra_info") if is_prepared(row) else row
+    paragraphs = _paragraphs(row)
     answers = gold_answers(row) if is_prepared(row) else _answers(row)
     return Task(
         task_id=row_id(row, split),
@@ -32,11 +37,12 @@ def read_hotpotqa(row: Row, split: str) -> Task:
         question=question_of(row) if is_prepared(row) else row.text("question"),
         answers=answers,
         plan=tuple(str(query) for query in details.items("plan")),
-        supporting=_supporting(details),
-        context=_context(details),
+        supporting=_supporting(details) or _marked(paragraphs),
+        context=_context(details) or tuple(passage for passage, _ in paragraphs),
         context_titles=tuple(str(title) for title in details.items("context_titles")),
         kind=details.text("type", ""),
         level=details.text("level", ""),
+        evidences=_evidences(details),
     )
 
 
@@ -93,6 +99,30 @@ def _supporting(row: Row) -> tuple[tuple[str, int], ...]:
     if any(not isinstance(index, int) for _, index in pairs):
         raise row.error("supporting_facts", "needs a sentence index (a whole number) beside each title.")
     return tuple(pairs)
+
+
+def _evidences(row: Row) -> tuple[tuple[str, str, str], ...]:
+    triples: list[tuple[str, str, str]] = []
+    for entry in row.items("evidences"):
+        parts = [str(part) for part in cast("list[Any]", entry)] if isinstance(entry, list) else []
+        if len(parts) != 3:
+            raise row.error("evidences", f"needs triples of subject, relation and object, found {entry!r:.60}.")
+        triples.append((parts[0], parts[1], parts[2]))
+    return tuple(triples)
+
+
+def _paragraphs(row: Row) -> list[tuple[Passage, bool]]:
+    """MuSiQue's paragraphs, each with whether it supports the answer; a paragraph is one sentence."""
+    found: list[tuple[Passage, bool]] = []
+    for entry in row.items("paragraphs"):
+        paragraph = Row(row.path, row.line, cast("dict[str, Any]", entry) if isinstance(entry, dict) else {})
+        passage = Passage(paragraph.text("title"), (paragraph.text("paragraph_text"),))
+        found.append((passage, paragraph.fields.get("is_supporting") is True))
+    return found
+
+
+def _marked(paragraphs: list[tuple[Passage, bool]]) -> tuple[tuple[str, int], ...]:
+    return tuple((passage.title, place) for place, (passage, is_gold) in enumerate(paragraphs) if is_gold)
 
 
 def _context(row: Row) -> tuple[Passage, ...]:

@@ -49,11 +49,14 @@ class Dataset:
     """The bundled tasks of a split, and the path of their corpus (empty without one)."""
     official: tuple[tuple[str, str], ...]
     """(split, name) of official files that are found in a folder as they are."""
-    hub: HubFiles
+    hub: HubFiles | None
+    """None for data that is on no hub; its files are read as they are, never prepared."""
     ability: str
     """The `ability` column of a prepared file."""
     data_source: str
     """The `data_source` column of a prepared file."""
+    further_splits: tuple[str, ...] = ()
+    """Splits that only data of one's own can have, not the bundled sample."""
 
 
 def user_folder() -> Path:
@@ -69,17 +72,18 @@ def load_tasks(
 
     Args:
         dataset: what to load.
-        split: one of ``dataset.splits``.
+        split: one of ``dataset.splits``, or of ``dataset.further_splits`` where `data` names a place.
         data: a file, a folder, "bundled", or None for the usual order.
         on_bad_row: "refuse" a file with a bad row, or "skip" such rows and list them in the result.
 
     Raises:
         DataNotFoundError: nothing at the named place. DataRowError: a bad row. SettingError: an unknown setting.
     """
-    require_choice("split", split, dataset.splits)
+    require_choice("split", split, (*dataset.splits, *dataset.further_splits))
     require_choice("on_bad_row", on_bad_row, ON_BAD_ROW)
     path = find_file(dataset, split, data)
     if path is None:
+        require_choice("split", split, dataset.splits)
         return _LOADED.get((dataset.name, split, BUNDLED), lambda: _bundled(dataset, split))
     status = path.stat()
     key = (dataset.name, split, path, on_bad_row, status.st_mtime_ns, status.st_size)
@@ -178,10 +182,15 @@ def in_folder(dataset: Dataset, split: str, folder: Path) -> Path | None:
 def _missing(dataset: Dataset, split: str, place: Path, given: str) -> Path:
     what = f"holds no file of {dataset.name}/{split}" if place.is_dir() else "does not exist"
     looked_for = ", ".join(f"{split}{suffix}" for suffix in SUFFIXES)
+    make_it = (
+        f"Make it with `agentr1-envs download {dataset.name} --out {place}`, or from official files you have with "
+        f"`agentr1-envs prepare {dataset.name} --source PATH --out {place}`"
+        if dataset.hub
+        else f"Bring a file of questions, and the {CORPUS_NAME} they are about beside it"
+    )
     raise DataNotFoundError(
-        f"{given}: {place.absolute()} {what} (looked for {looked_for} and the official names). Make it with "
-        f"`agentr1-envs download {dataset.name} --out {place}`, or from official files you have with "
-        f"`agentr1-envs prepare {dataset.name} --source PATH --out {place}`; data='{BUNDLED}' plays the bundled sample."
+        f"{given}: {place.absolute()} {what} (looked for {looked_for} and the official names). {make_it}; "
+        f"data='{BUNDLED}' plays the bundled sample."
     )
 
 

@@ -112,12 +112,12 @@ def prepare(
 
 
 def _gathered(tasks: Iterable[Task]) -> tuple[Passage, ...]:
-    """Each title once, with the first text seen."""
-    by_title: dict[str, Passage] = {}
+    """Each paragraph once, by title; a title keeps all its texts, since MuSiQue's paragraphs are parts of articles."""
+    seen: dict[tuple[str, str], Passage] = {}
     for task in tasks:
         for passage in task.context:
-            by_title.setdefault(passage.title, passage)
-    return tuple(by_title[title] for title in sorted(by_title))
+            seen.setdefault((passage.title, passage.text), passage)
+    return tuple(sorted(seen.values(), key=lambda passage: passage.title))
 
 
 def _columns(dataset: Dataset, index: int, task: Task) -> dict[str, Any]:
@@ -140,6 +140,7 @@ def _columns(dataset: Dataset, index: int, task: Task) -> dict[str, Any]:
             "supporting_facts": [{"title": title, "sent_id": place} for title, place in task.supporting],
             "context": [{"title": p.title, "sentences": list(p.sentences)} for p in task.context],
             "context_titles": list(task.context_titles),
+            "evidences": [list(triple) for triple in task.evidences],
         },
         "agent_name": AGENT_NAME,
         "env_kwargs": {"env_id": dataset.env_id, "split": task.split, "task_id": task.task_id},
@@ -180,6 +181,7 @@ def _schema(arrow: Any) -> Any:
             ("supporting_facts", arrow.list_(fact)),
             ("context", arrow.list_(passage)),
             ("context_titles", texts),
+            ("evidences", arrow.list_(texts)),
         ]
     )
     return arrow.schema(

@@ -12,6 +12,7 @@ ENTRY_POINTS = {
     "agentr1/GSM8K-v0": "agentr1_envs.gsm8k:gsm8k",
     "agentr1/GSM8KOracle-v0": "agentr1_envs.gsm8k:gsm8k_oracle",
     "agentr1/HotpotQA-v0": "agentr1_envs.hotpotqa:hotpotqa",
+    "agentr1/PaperSearch-v0": "agentr1_envs.paper_search:paper_search",
     "agentr1/ToolEnv-v0": "agentr1_envs.tool_task:tool_task",
     "agentr1/WebShop-v0": "agentr1_envs.webshop.env:webshop",
 }

@@ -3,6 +3,7 @@
 * `gsm8k_official`: openai/grade-school-math, `dataset.py`.
 * `gsm8k_lenient`: this project; forgives how a number is written, never its value.
 * `hotpot_*`: the official evaluation script of HotpotQA (Yang et al. 2018).
+* `musique_f1`: the official evaluation script of MuSiQue (Trivedi et al. 2022).
 
 Nothing here knows of environments, tasks or files.
 """
@@ -10,9 +11,10 @@ Nothing here knows of environments, tasks or files.
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from math import prod
 
 from agentr1_envs.responses import answer_in_tag
 
@@ -90,9 +92,18 @@ def hotpot_f1(prediction: str, gold: str) -> Overlap:
     return Overlap(2 * precision * recall / (precision + recall), precision, recall)
 
 
+def musique_f1(prediction: str, gold: str) -> float:
+    """Overlap of the multisets of normalised words, without HotpotQA's rule on yes and no; empty texts agree."""
+    said, true = hotpot_normalise(prediction).split(), hotpot_normalise(gold).split()
+    if not said or not true:
+        return float(said == true)
+    shared = sum((Counter(said) & Counter(true)).values())
+    return 2 * shared / (len(said) + len(true))
+
+
 @dataclass(frozen=True, slots=True)
 class SupportScore:
-    """How well predicted supporting facts match the gold ones."""
+    """How well what was predicted (supporting facts, evidence, or several parts together) matches the gold."""
 
     em: float
     f1: float
@@ -102,6 +113,11 @@ class SupportScore:
 
 def hotpot_support(predicted: Iterable[tuple[str, int]], gold: Iterable[tuple[str, int]]) -> SupportScore:
     """Set comparison of (title, sentence index) pairs."""
+    return compare_sets(predicted, gold)
+
+
+def compare_sets(predicted: Iterable[Hashable], gold: Iterable[Hashable]) -> SupportScore:
+    """Exact match, precision and recall of two sets; two empty sets match and have neither precision nor recall."""
     said, true = set(predicted), set(gold)
     hits = len(said & true)
     precision = hits / len(said) if said else 0.0
@@ -117,10 +133,19 @@ def hotpot_joint(
     gold_support: Iterable[tuple[str, int]],
 ) -> SupportScore:
     """Answer and supporting facts together: products of the exact matches, precisions and recalls."""
-    answer, support = hotpot_f1(prediction, gold), hotpot_support(predicted_support, gold_support)
-    precision, recall = answer.precision * support.precision, answer.recall * support.recall
+    answer = hotpot_f1(prediction, gold)
+    score = SupportScore(hotpot_em(prediction, gold), answer.f1, answer.precision, answer.recall)
+    return joint([score, hotpot_support(predicted_support, gold_support)])
+
+
+def joint(parts: Sequence[SupportScore]) -> SupportScore:
+    """Several parts together: the products of their exact matches, precisions and recalls; no part scores 0."""
+    em, precision, recall = (
+        prod(values) if parts else 0.0
+        for values in ([p.em for p in parts], [p.precision for p in parts], [p.recall for p in parts])
+    )
     f1 = 2 * precision * recall / (precision + recall) if precision + recall > 0 else 0.0
-    return SupportScore(hotpot_em(prediction, gold) * support.em, f1, precision, recall)
+    return SupportScore(em, f1, precision, recall)
 
 
 def best_em(prediction: str, golds: Iterable[str]) -> float:

@@ -1,11 +1,19 @@
 """From scorers to what an answer pays: reward, success, and the scores that `info` reports."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from agentr1_envs.agent_env import InfoValue
-from agentr1_envs.scorers import best_em, best_f1, gsm8k_lenient, gsm8k_official
+from agentr1_envs.scorers import (
+    SupportScore,
+    best_em,
+    best_f1,
+    gsm8k_lenient,
+    gsm8k_official,
+    hotpot_support,
+    joint,
+)
 from agentr1_envs.tasks import Task
 
 TextReward = Literal["em", "f1"]
@@ -13,6 +21,10 @@ TEXT_REWARDS: tuple[TextReward, ...] = ("em", "f1")
 
 TEXT_SCORES: Mapping[str, InfoValue] = {"em": 0.0, "f1": 0.0, "precision": 0.0, "recall": 0.0}
 """What `score_text` reports, before there is an answer."""
+SUPPORT_SCORES: Mapping[str, InfoValue] = {
+    f"{part}_{name}": 0.0 for part in ("sp", "joint") for name in ("em", "f1", "precision", "recall")
+}
+"""What `score_support` reports, before there is an answer."""
 NUMBER_SCORES: Mapping[str, InfoValue] = {"gsm8k_official": 0.0, "gsm8k_lenient": 0.0}
 """What `score_number` reports, before there is an answer."""
 
@@ -38,6 +50,18 @@ def score_text(task: Task, answer: str, reward: TextReward = "em") -> Score:
         "recall": overlap.recall,
     }
     return Score(em if reward == "em" else overlap.f1, em == 1.0, info)
+
+
+def score_support(task: Task, answer: str, facts: Iterable[tuple[str, int]]) -> dict[str, InfoValue]:
+    """HotpotQA's metrics of supporting facts, and of facts and answer together."""
+    support = hotpot_support(facts, task.supporting)
+    overlap = best_f1(answer, task.answers)
+    said = SupportScore(best_em(answer, task.answers), overlap.f1, overlap.precision, overlap.recall)
+    return {
+        f"{part}_{name}": getattr(score, name)
+        for part, score in (("sp", support), ("joint", joint([said, support])))
+        for name in ("em", "f1", "precision", "recall")
+    }
 
 
 def score_number(task: Task, response: str, prediction: str | None) -> Score:

@@ -41,7 +41,7 @@ class Task:
     plan: tuple[str, ...] = ()
     """What the scripted expert calls its tool with, in order: expressions, or search queries."""
     supporting: tuple[tuple[str, int], ...] = ()
-    """Gold supporting facts: (title, sentence index)."""
+    """Gold supporting facts: (title, sentence index); for MuSiQue (title, place among the question's paragraphs)."""
     context: tuple[Passage, ...] = ()
     """Paragraphs that come with the question."""
     context_titles: tuple[str, ...] = ()
@@ -50,6 +50,8 @@ class Task:
     """The data's own type of question ("bridge", "comparison", ...)."""
     level: str = ""
     """The data's own difficulty ("easy", "medium", "hard")."""
+    evidences: tuple[tuple[str, str, str], ...] = ()
+    """Gold evidence of 2WikiMultihopQA: (subject, relation, object)."""
 
     @property
     def supporting_titles(self) -> tuple[str, ...]:

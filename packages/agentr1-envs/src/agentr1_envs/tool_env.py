@@ -26,6 +26,10 @@ from agentr1_tools import (
     get_format,
     load_tool,
 )
+from agentr1_tools.paper_expand import PaperExpand
+from agentr1_tools.paper_file import Paper, digits_of_date, is_later, letters
+from agentr1_tools.paper_index import Encoder, PaperIndex, find_encoder, unit_vectors
+from agentr1_tools.paper_search import PaperSearch
 
 from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
 from agentr1_envs.call_counts import CALL_INFO, CallCounts, titles_in
@@ -38,7 +42,24 @@ from agentr1_envs.scoring import TEXT_SCORES, Score, score_text
 from agentr1_envs.tasks import Task, TaskSet
 from agentr1_envs.tool_settings import ToolSettings, read_settings
 
-__all__ = ["EnvTool", "ToolCall", "ToolEnv", "ToolSpec"]
+__all__ = [
+    "BaseTool",
+    "Encoder",
+    "EnvTool",
+    "Paper",
+    "PaperExpand",
+    "PaperIndex",
+    "PaperSearch",
+    "ParsedResponse",
+    "ToolCall",
+    "ToolEnv",
+    "ToolSpec",
+    "digits_of_date",
+    "find_encoder",
+    "is_later",
+    "letters",
+    "unit_vectors",
+]
 
 ToolSpec = str | Mapping[str, Any] | BaseTool
 """A tool by name, by ``{"name": ..., **config}``, or as it is."""

@@ -3,7 +3,6 @@
 Opened once a process for each file, read-only, shared by every caller. It reads no network and writes no file.
 """
 
-import importlib
 import json
 import re
 import threading
@@ -13,13 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-import numpy as np
-from numpy.typing import NDArray
 from rapidfuzz import fuzz, process
 
+from agentr1_tools.bm25 import Bm25, words
 from agentr1_tools.errors import ToolConfigError
 
-_WORD = re.compile(r"\w+")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _TITLE_WEIGHT = 2
 _opened: dict[Path, "WikiIndex"] = {}
@@ -67,15 +64,7 @@ class WikiIndex:
         self.passages = tuple(passages)
         if not self.passages:
             raise ToolConfigError("the corpus holds no passage; give at least one with a title and a text")
-        vocabulary: dict[str, int] = {}
-        rows = [
-            [vocabulary.setdefault(word, len(vocabulary)) for word in _words_of(passage)] for passage in self.passages
-        ]
-        self._vocabulary = vocabulary
-        # Imported here: it takes a tenth of a second, and its types are not published.
-        self._bm25: Any = importlib.import_module("bm25s").BM25(k1=1.5, b=0.75, method="lucene")
-        # The empty word at the end keeps passages without any word legal.
-        self._bm25.index((rows, {**vocabulary, "": len(vocabulary)}), show_progress=False, create_empty_token=False)
+        self._bm25 = Bm25(_words_of(passage) for passage in self.passages)
 
     @staticmethod
     def load(path: str | Path) -> "WikiIndex":
@@ -88,15 +77,7 @@ class WikiIndex:
 
     def search(self, query: str, k: int = 5) -> list[Hit]:
         """The best `k` passages that share a word with the query, best first."""
-        ids = sorted({self._vocabulary[word] for word in _words(query) if word in self._vocabulary})
-        if not ids or k < 1:
-            return []
-        scores: NDArray[np.float32] = self._bm25.get_scores(ids)
-        k = min(k, len(self.passages))
-        threshold = np.partition(scores, -k)[-k]
-        found = np.flatnonzero(scores >= threshold) if threshold > 0 else np.flatnonzero(scores > 0)
-        best = found[np.argsort(-scores[found], kind="stable")][:k]
-        return [Hit(self.passages[int(index)], float(scores[index])) for index in best]
+        return [Hit(self.passages[place], score) for place, score in self._bm25.best(query, k)]
 
     def search_many(self, queries: Sequence[str], k: int = 5) -> list[list[Hit]]:
         """As `search`, one list for each query."""
@@ -176,12 +157,8 @@ def _passage(line: str, number: int, path: Path, position: int) -> Passage:
     return Passage(identity, title, tuple(part.strip() for part in parts if part.strip()))
 
 
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.lower())
-
-
 def _words_of(passage: Passage) -> list[str]:
-    return _words(passage.title) * _TITLE_WEIGHT + _words(passage.text)
+    return words(passage.title) * _TITLE_WEIGHT + words(passage.text)
 
 
 def _title_key(title: str) -> str:
