@@ -49,6 +49,15 @@ class CallCounts:
         self.invalid_in_a_row = self.invalid_in_a_row + 1 if invalid else 0
         return invalid
 
+    def get_state(self) -> dict[str, Any]:
+        """The counts as JSON-ready data."""
+        return {name: sorted(value) if isinstance(value, set) else value for name, value in vars(self).items()}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `get_state` gave."""
+        for name, value in state.items():
+            setattr(self, name, set(value) if isinstance(value, list) else value)
+
     def info(self, results: Sequence[CountedResult]) -> dict[str, InfoValue]:
         """The entries of `info` after a step with these results."""
         return {

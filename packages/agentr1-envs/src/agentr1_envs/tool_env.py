@@ -101,6 +101,8 @@ class ToolEnv(AgentEnv):
     extra_info: ClassVar[Mapping[str, InfoValue]] = {**CALL_INFO, **TEXT_SCORES}
     role = "You solve tasks with the help of tools."
     """First sentence of the full system text."""
+    closing = ""
+    """Last sentence of it, for a task that does not end with an answer."""
 
     def __init__(
         self,
@@ -162,11 +164,15 @@ class ToolEnv(AgentEnv):
 
     def demonstration(self) -> list[str]:
         """One call a response, then the answer; a plan with more calls than steps puts several in a response."""
-        calls = [self._format.format_call(call) for call in self.expert_calls(self.task)]
+        calls = [self.written(call) for call in self.expert_calls(self.task)]
         rooms = max(self.max_steps - 1, 1)
         size = -(-len(calls) // rooms)
         grouped = ["\n".join(calls[i : i + size]) for i in range(0, len(calls), size)] if calls else []
         return [*grouped, f"<answer>{self.task.answers[0]}</answer>"]
+
+    def written(self, call: ToolCall) -> str:
+        """A call as a response writes it."""
+        return self._format.format_call(call)
 
     @property
     def system_prompt(self) -> str:
@@ -174,7 +180,9 @@ class ToolEnv(AgentEnv):
         if self._system_text is None:
             schemas = self.tool_schemas
             names = [schema["function"]["name"] for schema in schemas]
-            self._system_text = tool_system(self.settings, self.role, names, lambda: self._format.instructions(schemas))
+            self._system_text = tool_system(
+                self.settings, self.role, names, lambda: self._format.instructions(schemas), self.closing
+            )
         return self._system_text
 
     @property
@@ -208,14 +216,15 @@ class ToolEnv(AgentEnv):
     def advance(self, action: str) -> Turn:
         """Run the calls of a response, or score the answer."""
         parsed = self._format.parse(action)
-        return self._run(parsed) if parsed.items else self._answer(parsed.content)
+        return self._run(parsed) if parsed.items else self.answer(parsed.content)
 
     def close(self) -> None:
         """Let go of the tools, which closes those that no other environment uses; a later reset opens them again."""
         self._bench = None
         super().close()
 
-    def _answer(self, response: str) -> Turn:
+    def answer(self, response: str) -> Turn:
+        """What a response without calls does: it is the answer, and is scored."""
         prediction = answer_in_tag(response)
         score = self.score(self.task, response, prediction)
         parts = {

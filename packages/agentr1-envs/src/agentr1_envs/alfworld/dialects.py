@@ -6,13 +6,15 @@ DIALECTS = ("0.3", "0.4")
 OWN = "own"
 """The setting that accepts no other dialect than the game's."""
 
+_PUT_FORM = re.compile(r'"put \{\w+\} in/on \{\w+\}"')
+_MOVE_FORM = re.compile(r'"move \{\w+\} to \{\w+\}"')
 _PUT = re.compile(r"put (.+) in/on (.+)")
 _MOVE = re.compile(r"move (.+) to (.+)")
 
 
-def dialect_of(patterns: str) -> str:
+def dialect_of(grammar: str) -> str:
     """The dialect of a grammar's text; "" when it has neither form."""
-    return "0.4" if "move {o} to {r}" in patterns else "0.3" if "put {o} in/on {r}" in patterns else ""
+    return "0.4" if _MOVE_FORM.search(grammar) else "0.3" if _PUT_FORM.search(grammar) else ""
 
 
 def translated(command: str, accepted: str, spoken: str) -> str:

@@ -4,10 +4,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from agentr1_envs.agent_env import AgentEnv, Exchange, InfoValue, ObservationKind, Turn
-from agentr1_envs.alfworld.games import TASK_TYPES, GameTask
-from agentr1_envs.alfworld.playing import GAME_INFO, SETTING_NAMES, GameSettings, GameSource, Playing, json_copy
-from agentr1_envs.errors import SettingError, UnknownTaskError, refuse_unknown, require_choice
+from agentr1_envs.agent_env import InfoValue, ObservationKind, Turn
+from agentr1_envs.alfworld.game_env import GameEnv
+from agentr1_envs.alfworld.games import TASK_TYPES
+from agentr1_envs.alfworld.playing import GAME_INFO, SETTING_NAMES, GameSettings, GameSource, Playing
+from agentr1_envs.errors import refuse_unknown, require_choice
 from agentr1_envs.loader import OnBadRow
 from agentr1_envs.prompts import check_style, choose_system
 from agentr1_envs.tasks import Task
@@ -86,7 +87,7 @@ def read_task_types(task_types: str | Sequence[str]) -> tuple[str, ...]:
     return chosen
 
 
-class ALFWorldEnv(AgentEnv):
+class ALFWorldEnv(GameEnv):
     """Household games; see `alfworld`."""
 
     extra_info: ClassVar[Mapping[str, InfoValue]] = GAME_INFO
@@ -104,72 +105,27 @@ class ALFWorldEnv(AgentEnv):
     ) -> None:
         super().__init__(tasks, max_steps=max_steps, observation=observation, history=history, render_mode=render_mode)
         self._system = check_style(system)
-        self._playing = Playing(game)
+        self.playing = Playing(game)
 
     @property
     def system_prompt(self) -> str:
         """Text for the system role."""
-        old = self._playing.settings.dialect == "0.3"
+        old = self.playing.settings.dialect == "0.3"
         put = "put (object) in/on (receptacle)" if old else "move (object) to (receptacle)"
         return choose_system(self._system, _FULL.format(put=put, max_steps=self.max_steps), _SHORT)
 
-    def expert(self) -> str:
-        """The next command of the walkthrough while it applies, or else of a plan (see `expert_seconds`); "" if none."""
-        return self._playing.expert()
-
     def demonstration(self) -> list[str]:
         """The commands that win from here."""
-        return self._playing.solution()
+        return self.playing.solution()
 
     def begin(self, task: Task) -> str:
         """Begin the game."""
-        opening = self._playing.start(task, lambda count: int(self.np_random.integers(count)))
-        self._info.update(self._playing.info(task, True))
+        opening = self.playing.start(task, lambda count: int(self.np_random.integers(count)))
+        self._info.update(self.playing.info(task, True))
         return opening
 
     def advance(self, action: str) -> Turn:
         """Play one command."""
-        feedback, valid = self._playing.play(action)
-        won = self._playing.engine.won
-        return Turn(feedback, {"task": float(won)}, "won" if won else "", won, self._playing.info(self.task, valid))
-
-    def get_state(self) -> dict[str, Any]:
-        """The episode as JSON-ready data; `set_state` of any environment with the same games takes it up."""
-        state = {
-            "task_id": self.task.task_id,
-            "game": self._playing.get_state(),
-            "steps": self._steps,
-            "over": self._over,
-            "opening": self._opening,
-            "info": self._info,
-            "history": [[past.action, past.feedback] for past in self._history],
-            "transcript": self._transcript,
-        }
-        return json_copy(state)
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `get_state` gave.
-
-        Raises:
-            UnknownTaskError: the split does not hold its game. SettingError: it is no such state.
-        """
-        state = json_copy(state)
-        try:
-            task = self.tasks.find(state["task_id"])
-            assert isinstance(task, GameTask)
-            self._playing.set_state(task, state["game"])
-            self._history.clear()
-            self._history.extend(Exchange(*past) for past in state["history"])
-            info: dict[str, Any] = state["info"]
-            self._info = {name: tuple(value) if isinstance(value, list) else value for name, value in info.items()}
-            self._task, self._steps, self._over = task, state["steps"], state["over"]
-            self._opening, self._transcript = state["opening"], state["transcript"]
-        except UnknownTaskError:
-            raise
-        except (KeyError, TypeError) as error:
-            raise SettingError(f"state: is none that get_state() gave: {error!r}.") from error
-
-    def close(self) -> None:
-        """Let go of the engine's game."""
-        self._playing.engine.close()
-        super().close()
+        feedback, valid = self.playing.play(action)
+        won = self.playing.engine.won
+        return Turn(feedback, {"task": float(won)}, "won" if won else "", won, self.playing.info(self.task, valid))

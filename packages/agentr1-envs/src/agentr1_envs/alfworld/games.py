@@ -2,7 +2,7 @@
 
 A packed file (``<split>.jsonl`` or ``.jsonl.xz``) has one game a line and ``logic.json`` beside it; the official tree
 has ``game.tw-pddl`` and ``traj_data.json`` in ``<split>/<task>/<trial>``. Games are listed by task id. Problem texts
-are kept compressed, since the training games are 190 MB of text.
+are kept compressed, since the training games are 200 MB of text.
 """
 
 import json
@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from agentr1_envs.alfworld.game import GameFile
 from agentr1_envs.alfworld.grammar import GOAL
+from agentr1_envs.alfworld.sample.bundled import BUNDLED_SPLITS, bundled_rows, household_logic
 from agentr1_envs.errors import DataNotFoundError, DataRowError, SettingError, require_choice
 from agentr1_envs.loader import BUNDLED, ENVIRONMENT_VARIABLE, ON_BAD_ROW, OnBadRow, user_folder
 from agentr1_envs.once import OncePerProcess
@@ -139,7 +140,9 @@ def make_task(row: Row, split: str, logic: Logic) -> GameTask:
     )
 
 
-def task_set(split: str, rows: Iterator[tuple[Row | DataRowError, Logic]], source: str, on_bad_row: OnBadRow) -> TaskSet:
+def task_set(
+    split: str, rows: Iterator[tuple[Row | DataRowError, Logic]], source: str, on_bad_row: OnBadRow
+) -> TaskSet:
     """The games of these rows, by task id.
 
     Raises:
@@ -171,11 +174,14 @@ def _load(split: str, place: Path, on_bad_row: OnBadRow) -> TaskSet:
 
 
 def _bundled(split: str) -> TaskSet:
-    from agentr1_envs.alfworld.sample import sample_rows
-
-    if split == "valid_train":
-        raise DataNotFoundError(f"The bundled sample has no split {split!r}; it has train, valid_seen, valid_unseen.")
-    return task_set(split, sample_rows(split), f"{BUNDLED} sample", "refuse")
+    if split not in BUNDLED_SPLITS:
+        raise DataNotFoundError(
+            f"The bundled games have no split {split!r}; they have {', '.join(BUNDLED_SPLITS)}. data=PATH has others."
+        )
+    domain, grammar = household_logic()
+    logic, path = Logic(domain, grammar), Path(f"{BUNDLED} sample")
+    rows = ((Row(path, number, fields), logic) for number, fields in bundled_rows(split))
+    return task_set(split, rows, str(path), "refuse")
 
 
 def _packed_rows(path: Path) -> Iterator[tuple[Row | DataRowError, Logic]]:

@@ -17,11 +17,15 @@ from agentr1_envs.errors import GameFileError
 GOAL = "UNKNOWN GOAL"
 """What stands in the grammar where the game's goal goes."""
 
-_TOKEN = re.compile(r'\s+|#[^\n]*|(?P<block>"""(.*?)""")|(?P<text>"([^"]*)")|(?P<name>[\w/-]+)|(?P<mark>::|[{};])', re.S)
+_TOKEN = re.compile(
+    r'\s+|#[^\n]*|(?P<block>"""(.*?)""")|(?P<text>"([^"]*)")|(?P<name>[\w/-]+)|(?P<mark>::|[{};])', re.S
+)
 _FACT = re.compile(r"\s*([\w@-]+)\(([^()]*)\)\s*(?:&|$)")
 _PLAIN = re.compile(r'[^;|"<>\[\]#{}]+')
 _RULE = re.compile(r"#([\w()/!<>\-\s,.]+)#")
-_SPOT = re.compile(r"\{\s*(?:#(?P<rule>[\w()/!<>\-\s,.]+)#|(?P<value>[^|\[\]{}<>]+?))\s*(?:\|\s*(?P<given>[^;|{}\[\]#]+))?\}")
+_SPOT = re.compile(
+    r"\{\s*(?:#(?P<rule>[\w()/!<>\-\s,.]+)#|(?P<value>[^|\[\]{}<>]+?))\s*(?:\|\s*(?P<given>[^;|{}\[\]#]+))?\}"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """What both ALFWorld environments share: one game in play, with its settings, its expert and its state."""
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -164,8 +163,3 @@ class GameSource:
         if not self._task_types:
             return tasks
         return tasks.where(lambda task: task.kind in self._task_types, f"task_types={self._task_types} fits none")
-
-
-def json_copy(value: Any) -> Any:
-    """A copy that shares nothing, of JSON-ready data."""
-    return json.loads(json.dumps(value))

@@ -206,9 +206,7 @@ def _solve(
             binding.pop(name, None)
 
 
-def _fits(
-    terms: tuple[str, ...], row: tuple[str, ...], binding: Binding, kinds: Mapping[str, frozenset[str]]
-) -> bool:
+def _fits(terms: tuple[str, ...], row: tuple[str, ...], binding: Binding, kinds: Mapping[str, frozenset[str]]) -> bool:
     """Bind the open terms to a row; false when it contradicts them or a type."""
     for term, value in zip(terms, row, strict=True):
         if not term.startswith("?"):

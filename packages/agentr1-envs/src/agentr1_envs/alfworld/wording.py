@@ -31,7 +31,9 @@ class Wording:
 
     def scope(self, bound: Mapping[Placeholder, str]) -> Scope:
         """A scope for placeholders bound to ids."""
-        return Scope(bound, {name: self.entities[value] for (name, _), value in bound.items() if value in self.entities})
+        return Scope(
+            bound, {name: self.entities[value] for (name, _), value in bound.items() if value in self.entities}
+        )
 
     def text(self, symbols: tuple[Symbol, ...], scope: Scope, facts: Facts, goal: str = "") -> str:
         """The text of the symbols.
