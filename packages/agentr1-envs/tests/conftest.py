@@ -11,7 +11,7 @@ import pytest
 
 EVERY_ENV = [
     ("agentr1/ALFWorld-v0", {}),
-    ("agentr1/ALFWorld-v0", {"goals": "human", "observation": "messages", "history": 3}),
+    ("agentr1/ALFWorld-v0", {"observation": "messages", "history": 3}),
     ("agentr1/ALFWorldTools-v0", {}),
     ("agentr1/GSM8K-v0", {}),
     ("agentr1/GSM8K-v0", {"mode": "single"}),

@@ -49,12 +49,13 @@ def test_what_is_wrong_is_told_and_counts_as_a_step(make: Any) -> None:
     assert (info["valid_action"], info["error_codes"]) == (True, ("CALL_LIMIT",))
 
 
-def test_a_win_ends_the_episode_even_inside_a_response(make: Any) -> None:
-    env = make(ID, max_calls_per_step=20)
+def test_a_win_ends_the_episode_and_pays_one(make: Any) -> None:
+    env = make(ID)
     env.reset(seed=3)
-    script = env.demonstration()
-    _, reward, terminated, _, info = env.step("\n".join([*script, call("look")]))
-    assert (reward, terminated, info["success"], info["end_reason"]) == (1.0, True, True, "won")
+    seen = [env.step(response) for response in env.demonstration()]
+    assert [step[1] for step in seen] == [0.0] * (len(seen) - 1) + [1.0]
+    _, _, terminated, truncated, info = seen[-1]
+    assert (terminated, truncated, info["success"], info["end_reason"]) == (True, False, True, "won")
 
 
 def test_an_episode_can_be_put_aside_and_taken_up(make: Any) -> None:
@@ -68,6 +69,12 @@ def test_an_episode_can_be_put_aside_and_taken_up(make: Any) -> None:
 
 
 def test_settings_without_effect_are_refused(make: Any) -> None:
-    for kwargs in ({"history": 3}, {"observation": "text"}, {"last_actions": -1}, {"dialect": "1"}, {"max_step": 1}):
+    for kwargs in (
+        {"history": 3},
+        {"observation": "text"},
+        {"last_actions": -1},
+        {"dialect": "1"},
+        {"max_calls_per_step": 2},
+    ):
         with pytest.raises(SettingError):
             make(ID, **kwargs)

@@ -51,12 +51,12 @@ class CallCounts:
 
     def get_state(self) -> dict[str, Any]:
         """The counts as JSON-ready data."""
-        return {name: sorted(value) if isinstance(value, set) else value for name, value in vars(self).items()}
+        return {**vars(self), "hops": sorted(self.hops)}
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Take up what `get_state` gave."""
-        for name, value in state.items():
-            setattr(self, name, set(value) if isinstance(value, list) else value)
+        for name, value in {**state, "hops": set(state["hops"])}.items():
+            setattr(self, name, value)
 
     def info(self, results: Sequence[CountedResult]) -> dict[str, InfoValue]:
         """The entries of `info` after a step with these results."""

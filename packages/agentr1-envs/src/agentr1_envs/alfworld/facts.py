@@ -40,7 +40,7 @@ class Facts:
             return self._base.rows_with(predicate, place, value) if self._base else _NONE
         index = self._indexes.get((predicate, place))
         if index is None:
-            index = {}
+            index = dict[str, set[Arguments]]()
             for row in rows:
                 if place < len(row):
                     index.setdefault(row[place], set()).add(row)

@@ -1,7 +1,7 @@
 """What the ALFWorld environments add to `AgentEnv`: an expert, and episodes that can be put aside and taken up."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 from agentr1_envs.agent_env import AgentEnv, Exchange
 from agentr1_envs.alfworld.games import GameTask
@@ -53,7 +53,10 @@ class GameEnv(AgentEnv):
             self._history.clear()
             self._history.extend(Exchange(*past) for past in state["history"])
             info: dict[str, Any] = state["info"]
-            self._info = {name: tuple(value) if isinstance(value, list) else value for name, value in info.items()}
+            self._info = {
+                name: tuple(cast("list[str]", value)) if isinstance(value, list) else value
+                for name, value in info.items()
+            }
             self._task, self._steps, self._over = task, state["steps"], state["over"]
             self._opening, self._transcript = state["opening"], state["transcript"]
             self.take_own_state(state)

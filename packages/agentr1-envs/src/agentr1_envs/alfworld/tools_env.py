@@ -57,7 +57,7 @@ def alfworld_tools(
     * `split`, `data`, `task_types`, `on_bad_row`: as for `agentr1/ALFWorld-v0`.
     * `last_actions`: how many past actions the state shows.
     * `engine`, `dialect`, `goals`, `expert_seconds`: fields of `GameSettings`.
-    * `render_mode`, and every field of `ToolSettings` (by default `max_steps` is 50, `max_calls_per_step` 1).
+    * `render_mode`, and every field of `ToolSettings` but `max_calls_per_step`, which is 1; `max_steps` is 50 by default.
 
     ## Version History
     v0: first version.
@@ -66,9 +66,9 @@ def alfworld_tools(
         raise SettingError(f"last_actions={last_actions} must be at least 0.")
     game = GameSettings(**{name: value for name, value in settings.items() if name in SETTING_NAMES})
     rest = {name: value for name, value in settings.items() if name not in SETTING_NAMES}
-    for name in ("observation", "history"):
+    for name in ("observation", "history", "max_calls_per_step"):
         if name in rest:
-            raise SettingError(f"{name}= has no effect here: the state is rebuilt at each step; see last_actions=.")
+            raise SettingError(f"{name}= is fixed here: one call a response, and a state rebuilt at each step.")
     return ALFWorldToolsEnv(
         GameSource(split, data, read_task_types(task_types), on_bad_row), game, last_actions, **rest
     )
@@ -137,8 +137,6 @@ class ALFWorldToolsEnv(ToolEnv, GameEnv):
     def _play(self, params: dict[str, Any]) -> dict[str, Any]:
         command: str = params["command"]
         self._played = True
-        if self.playing.engine.won:  # a second call in the response that won
-            return {"status": "success", "data": {"feedback": self._said}, "text": self._said}
         self._said, self._valid = self.playing.play(command)
         self._past.append(command.strip())
         return {"status": "success", "data": {"feedback": self._said}, "text": self._said}
