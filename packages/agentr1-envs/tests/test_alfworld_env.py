@@ -1,4 +1,5 @@
 import copy
+import gc
 import json
 import random
 import subprocess
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agentr1_envs.alfworld.game import Game
+from agentr1_envs.alfworld.sample.generate import write_games
 from agentr1_envs.alfworld.session import NOTHING
 from agentr1_envs.errors import DataNotFoundError, GameFileError, SettingError, UnknownTaskError
 
@@ -106,9 +109,16 @@ def test_goals_of_people_are_drawn_by_the_seed(make: Any, shared_data: Path) -> 
     assert env.reset(seed=3) == env.reset(seed=3)
 
 
-def test_a_broken_game_is_named(tmp_path: Path, make: Any) -> None:
-    from agentr1_envs.alfworld.sample.generate import write_games
+def test_games_do_not_pile_up(make: Any) -> None:
+    env = make(ID)
+    for task_id in env.task_ids:
+        env.reset(options={"task_id": task_id})
+        env.step("inventory")
+    gc.collect()
+    assert sum(isinstance(thing, Game) for thing in gc.get_objects()) <= 20 < len(env.task_ids)
 
+
+def test_a_broken_game_is_named(tmp_path: Path, make: Any) -> None:
     path, _ = write_games(0, 1, "train", tmp_path)
     row = json.loads(path.read_text())
     path.write_text(json.dumps({**row, "pddl_problem": row["pddl_problem"][:-200]}))

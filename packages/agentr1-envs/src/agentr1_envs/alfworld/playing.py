@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from agentr1_envs.agent_env import InfoValue
 from agentr1_envs.alfworld.dialects import DIALECTS, OWN, dialect_of, translated
-from agentr1_envs.alfworld.engines import ENGINES, NativeEngine, make_engine
+from agentr1_envs.alfworld.engines import ENGINES, Engine, NativeEngine, make_engine
 from agentr1_envs.alfworld.games import GameTask, find_games, load_games
 from agentr1_envs.alfworld.planner import find_plan
 from agentr1_envs.alfworld.session import NOTHING
@@ -63,7 +63,7 @@ class Playing:
     walkthrough: tuple[str, ...] = ()
     followed: int = 0
     """How many commands of the walkthrough have been played, in order."""
-    engine: Any = field(init=False)
+    engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
         """Make the engine."""

@@ -4,6 +4,7 @@ Its packages are not installed with this one. It is slow, serves one thread at a
 the commands played so far, which are played again.
 """
 
+import json
 import os
 import sys
 import tempfile
@@ -58,7 +59,7 @@ class TextWorldEngine:
         self._file, self._played = file, []
         game = {
             "pddl_domain": file.domain,
-            "grammar": file.grammar.replace(GOAL, file.goal),
+            "grammar": file.grammar.replace(GOAL, json.dumps(file.goal)[1:-1]),
             "pddl_problem": file.problem,
             "walkthrough": [],
         }

@@ -57,7 +57,7 @@ def alfworld_tools(
     * `split`, `data`, `task_types`, `on_bad_row`: as for `agentr1/ALFWorld-v0`.
     * `last_actions`: how many past actions the state shows.
     * `engine`, `dialect`, `goals`, `expert_seconds`: fields of `GameSettings`.
-    * `render_mode`, and every field of `ToolSettings` but `max_calls_per_step`, which is 1; `max_steps` is 50 by default.
+    * `render_mode`, and every field of `ToolSettings` (`max_steps` is 50 by default, `max_calls_per_step` is always 1).
 
     ## Version History
     v0: first version.
