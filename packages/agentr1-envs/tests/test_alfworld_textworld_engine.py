@@ -11,7 +11,7 @@ from agentr1_envs.alfworld.engines import NativeEngine, make_engine
 from agentr1_envs.alfworld.games import GameTask, load_games
 from agentr1_envs.errors import DependencyMissingError
 
-GAMES, STEPS = 100, 25
+GAMES, STEPS = 100, 14
 
 
 @pytest.fixture
@@ -50,6 +50,7 @@ def compare(original: Any, native: NativeEngine, task: GameTask, seed: int) -> t
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_both_engines_say_the_same_on_fresh_random_walks(original: Any, shared_data: Path) -> None:
     seed = time.time_ns() % 10**9
     print(f"seed {seed}")
@@ -60,6 +61,7 @@ def test_both_engines_say_the_same_on_fresh_random_walks(original: Any, shared_d
         assert isinstance(task, GameTask)
         for place, seconds in enumerate(compare(original, native, task, seed + number)):
             spent[place] += seconds
+    print(f"seconds of {GAMES * STEPS} steps: original {spent[0]:.2f}, native {spent[1]:.2f}")
     assert spent[0] > 20 * spent[1], "a step is many times faster (over 50 times on an idle machine)"
 
 

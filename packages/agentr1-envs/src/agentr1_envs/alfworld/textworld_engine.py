@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -57,7 +57,7 @@ class TextWorldEngine:
             GameFileError: the original cannot play it; the message names the game.
         """
         self._file, self._played = file, []
-        game = {
+        game: dict[str, Any] = {
             "pddl_domain": file.domain,
             "grammar": file.grammar.replace(GOAL, json.dumps(file.goal)[1:-1]),
             "pddl_problem": file.problem,
@@ -131,7 +131,7 @@ def _original() -> Any:
 
 
 @contextmanager
-def _guarded() -> Iterator[None]:
+def _guarded() -> Generator[None]:
     """Put back what the original changes: arguments, standard output, and a folder it makes when it is imported."""
     arguments, output, folder = sys.argv, sys.stdout, os.environ.get(_OFFICIAL_VARIABLE)
     os.environ[_OFFICIAL_VARIABLE] = tempfile.gettempdir()
