@@ -11,6 +11,9 @@ import gymnasium
 import pytest
 
 EVERY_ENV = [
+    ("agentr1/ALFWorld-v0", {}),
+    ("agentr1/ALFWorld-v0", {"observation": "messages", "history": 3}),
+    ("agentr1/ALFWorldTools-v0", {}),
     ("agentr1/GSM8K-v0", {}),
     ("agentr1/GSM8K-v0", {"mode": "single"}),
     ("agentr1/GSM8K-v0", {"format": "call", "observation": "messages", "history": 2}),
@@ -37,7 +40,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture(autouse=True)
 def _no_data_of_this_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Tests play the bundled samples, whatever the user's folders hold."""
-    monkeypatch.delenv("AGENTR1_DATA", raising=False)
+    for name in ("AGENTR1_DATA", "ALFWORLD_DATA"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "no_user_data"))
 
 

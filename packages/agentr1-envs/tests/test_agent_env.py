@@ -58,7 +58,7 @@ def test_gymnasium_checks_every_env(any_env: tuple[str, dict[str, Any]]) -> None
 
 def test_the_scripted_expert_succeeds_in_every_env(any_env: tuple[str, dict[str, Any]], make: Any, expert: Any) -> None:
     env = make(any_env[0], **any_env[1])
-    assert len(env.task_ids) == len(set(env.task_ids)) >= 100
+    assert len(env.task_ids) == len(set(env.task_ids)) >= 20
     for task_id in env.task_ids[:40]:
         steps = expert(env, task_id)
         assert [terminated for _, _, terminated, _, _ in steps] == [False] * (len(steps) - 1) + [True]

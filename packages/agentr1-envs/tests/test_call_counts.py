@@ -1,3 +1,5 @@
+import json
+
 import pytest
 from agentr1_envs.call_counts import CALL_INFO, CallCounts, titles_in
 from agentr1_tools import ToolResult
@@ -32,3 +34,12 @@ def test_counts_add_up_and_only_wholly_wrong_steps_are_invalid() -> None:
 )
 def test_titles_in(data: object, titles: list[str]) -> None:
     assert titles_in(data) == titles
+
+
+def test_counts_can_be_put_aside_and_taken_up() -> None:
+    counts = CallCounts()
+    counts.hops.update({"b", "a"})
+    counts.invalid_steps = 2
+    other = CallCounts()
+    other.set_state(json.loads(json.dumps(counts.get_state())))
+    assert vars(other) == vars(counts)

@@ -24,9 +24,19 @@ def test_play_reads_responses_from_standard_input() -> None:
     assert "success (answer); 3 steps, total reward 1.00" in done.stdout
 
 
+def test_generated_games_can_be_played(tmp_path: Path) -> None:
+    done = run("generate", "alfworld", "--seed", "5", "--count", "2", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert f"{tmp_path / 'train.jsonl'}: 2 games" in done.stdout
+    done = run("play", "agentr1/ALFWorld-v0", "--set", f"data={tmp_path}", stdin=":expert\n" * 40)
+    assert "success (won)" in done.stdout, done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("generate", "alfwrld"), "Did you mean 'alfworld'"),
+        (("generate", "alfworld", "--split", "test"), "'valid_seen'"),
         (("play", "agentr1/GSM9K-v0"), "Did you mean 'agentr1/GSM8K-v0'"),
         (("play", "agentr1/GSM8K-v0", "--set", "mode"), "name=value"),
         (("play", "agentr1/GSM8K-v0", "--set", "mode=x"), "'calculator', 'single'"),

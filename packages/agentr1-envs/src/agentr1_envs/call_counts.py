@@ -53,6 +53,15 @@ class CallCounts:
         self.invalid_in_a_row = self.invalid_in_a_row + 1 if invalid else 0
         return invalid
 
+    def get_state(self) -> dict[str, Any]:
+        """The counts as JSON-ready data."""
+        return {**vars(self), "hops": sorted(self.hops)}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `get_state` gave."""
+        for name, value in {**state, "hops": set(state["hops"])}.items():
+            setattr(self, name, value)
+
     def info(self, results: Sequence[CountedResult]) -> dict[str, InfoValue]:
         """The entries of `info` after a step with these results."""
         return {

@@ -1,4 +1,4 @@
-"""`agentr1-envs`: list the environments, play one, prepare or download their data. Thin: the work is elsewhere."""
+"""`agentr1-envs`: list the environments, play one, bring or make their data. Thin: the work is elsewhere."""
 
 import inspect
 import json
@@ -12,9 +12,14 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from agentr1_envs.alfworld.games import NAME as GAMES
+from agentr1_envs.alfworld.games import SPLITS as GAME_SPLITS
+from agentr1_envs.alfworld.games import find_games
+from agentr1_envs.alfworld.sample.bundled import BUNDLED_SPLITS
+from agentr1_envs.alfworld.sample.generate import write_games
 from agentr1_envs.datasets import DATASETS, find_dataset
 from agentr1_envs.download import download as fetch
-from agentr1_envs.errors import EnvsError, SettingError, did_you_mean
+from agentr1_envs.errors import EnvsError, SettingError, did_you_mean, require_choice
 from agentr1_envs.loader import BUNDLED, OnBadRow, find_file, user_folder
 from agentr1_envs.play import play as play_episode
 from agentr1_envs.prepare import Prepared, find_sources
@@ -39,6 +44,9 @@ def list_envs() -> None:
         for split in dataset.splits:
             places.add_row(dataset.name, split, str(find_file(dataset, split, None) or f"{BUNDLED} sample"))
     places.add_row("webshop", "all", str(find_catalogue(None) or f"{BUNDLED} sample"))
+    for split in GAME_SPLITS:
+        bundled = f"{BUNDLED} sample" if split in BUNDLED_SPLITS else "none"
+        places.add_row(GAMES, split, str(find_games(split, None) or bundled))
     _OUT.print(places)
 
 
@@ -107,9 +115,38 @@ def download(task: Annotated[str, tyro.conf.Positional], /, out: Path | None = N
     _report(*fetch(find_dataset(task), place, split), place)
 
 
+def generate(
+    task: Annotated[str, tyro.conf.Positional],
+    /,
+    seed: int = 0,
+    count: int = 100,
+    split: str = "train",
+    out: Path | None = None,
+) -> None:
+    """Make games from a seed, each proved solvable by playing its plan, and write them as packed files.
+
+    Args:
+        task: alfworld.
+        seed: The same seed gives the same games.
+        count: How many games.
+        split: The split they are for.
+        out: Folder to write to; by default the user's data folder, where the environments look.
+    """
+    require_choice("task", task, (GAMES,))
+    require_choice("split", split, GAME_SPLITS)
+    path, written = write_games(seed, count, split, (out or user_folder() / GAMES).expanduser())
+    _OUT.print(f"{path}: {written} games", soft_wrap=True)
+
+
 def main() -> None:
     """Entry point of the console script; a known error is one line and exit code 2."""
-    commands: dict[str, Any] = {"list": list_envs, "play": play, "prepare": prepare, "download": download}
+    commands: dict[str, Any] = {
+        "list": list_envs,
+        "play": play,
+        "prepare": prepare,
+        "download": download,
+        "generate": generate,
+    }
     try:
         tyro.extras.subcommand_cli_from_dict(commands, prog="agentr1-envs", description=__doc__)
     except (EnvsError, gymnasium.error.Error) as error:

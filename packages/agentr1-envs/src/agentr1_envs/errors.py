@@ -43,6 +43,10 @@ class DataRowError(EnvsError, ValueError):
         return type(self), (self.path, self.line, self.field, self.problem)
 
 
+class GameFileError(EnvsError, ValueError):
+    """A game that cannot be read or played; the environment's message names the game and its file."""
+
+
 class DependencyMissingError(EnvsError, ImportError):
     """An optional dependency is needed for what was asked and is not installed."""
 

@@ -42,7 +42,11 @@ def answer_system(system: str, role: str) -> str:
 
 
 def tool_system(
-    settings: ToolPromptSettings, role: str, tool_names: Sequence[str], instructions: Callable[[], str]
+    settings: ToolPromptSettings,
+    role: str,
+    tool_names: Sequence[str],
+    instructions: Callable[[], str],
+    closing: str = "",
 ) -> str:
     """The system text of a task with tools.
 
@@ -51,12 +55,14 @@ def tool_system(
         role: one sentence on what the task is.
         tool_names: for the short style.
         instructions: how to call the tools, with their schemas; asked only when they stand in the text.
+        closing: how the task ends, where it does not end with an answer.
     """
-    short = f"Call {', '.join(tool_names)} as needed, then write <answer>...</answer>."
+    names = ", ".join(tool_names)
+    short = f"Call {names}." if closing else f"Call {names} as needed, then write <answer>...</answer>."
     if settings.system != "full":
         return choose_system(settings.system, "", short)
     parts = [role] if settings.tools_in_template else [role, instructions()]
-    rules = (
+    rules = closing or (
         f"You have at most {settings.max_steps} responses. After a response with calls you see their results and go "
         f"on. When you know the answer, {_ANSWER}, and make no call in that response."
     )

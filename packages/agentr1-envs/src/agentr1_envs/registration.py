@@ -9,6 +9,8 @@ from typing import Any, cast
 import gymnasium
 
 ENTRY_POINTS = {
+    "agentr1/ALFWorld-v0": "agentr1_envs.alfworld.env:alfworld",
+    "agentr1/ALFWorldTools-v0": "agentr1_envs.alfworld.tools_env:alfworld_tools",
     "agentr1/GSM8K-v0": "agentr1_envs.gsm8k:gsm8k",
     "agentr1/GSM8KOracle-v0": "agentr1_envs.gsm8k:gsm8k_oracle",
     "agentr1/HotpotQA-v0": "agentr1_envs.hotpotqa:hotpotqa",

@@ -108,6 +108,9 @@ class TaskSet:
             raise SettingError(f"No task of {self.name}/{self.split} ({self.source}) is left: {because}.")
         return TaskSet(self.name, self.split, kept, self.source, self.corpus, self.skipped_rows)
 
+    def __deepcopy__(self, memo: object) -> "TaskSet":
+        return self  # it never changes, so copies of an environment share it
+
     def __len__(self) -> int:
         return len(self.tasks)
 

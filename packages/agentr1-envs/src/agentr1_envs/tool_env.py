@@ -124,6 +124,8 @@ class ToolEnv(AgentEnv):
     extra_info: ClassVar[Mapping[str, InfoValue]] = {**CALL_INFO, **TEXT_SCORES}
     role = "You solve tasks with the help of tools."
     """First sentence of the full system text."""
+    closing = ""
+    """Last sentence of it, for a task that does not end with an answer."""
 
     def __init__(
         self,
@@ -186,13 +188,13 @@ class ToolEnv(AgentEnv):
 
     def demonstration(self) -> list[str]:
         """One call a response, then the answer; a plan with more calls than steps puts several in a response."""
-        calls = [self._written(call) for call in self.expert_calls(self.task)]
+        calls = [self.written(call) for call in self.expert_calls(self.task)]
         rooms = max(self.max_steps - 1, 1)
         size = -(-len(calls) // rooms)
         grouped = ["\n".join(calls[i : i + size]) for i in range(0, len(calls), size)] if calls else []
         return [*grouped, f"<answer>{self.task.answers[0]}</answer>"]
 
-    def _written(self, call: ToolCall) -> str:
+    def written(self, call: ToolCall) -> str:
         """The call in its usual form; where that names no arguments, the first parameter's value alone if it can be."""
         if not self._format.names_arguments:
             schemas = {schema["function"]["name"]: schema["function"]["parameters"] for schema in self.tool_schemas}
@@ -208,7 +210,9 @@ class ToolEnv(AgentEnv):
         if self._system_text is None:
             schemas = self.tool_schemas
             names = [schema["function"]["name"] for schema in schemas]
-            self._system_text = tool_system(self.settings, self.role, names, lambda: self._format.instructions(schemas))
+            self._system_text = tool_system(
+                self.settings, self.role, names, lambda: self._format.instructions(schemas), self.closing
+            )
         return self._system_text
 
     @property
@@ -251,14 +255,15 @@ class ToolEnv(AgentEnv):
     def advance(self, action: str) -> Turn:
         """Run the calls of a response, or score the answer."""
         parsed = self._format.parse(action)
-        return self._run(parsed) if parsed.items else self._answer(parsed.content)
+        return self._run(parsed) if parsed.items else self.answer(parsed.content)
 
     def close(self) -> None:
         """Let go of the tools, which closes those that no other environment uses; a later reset opens them again."""
         self._bench = None
         super().close()
 
-    def _answer(self, response: str) -> Turn:
+    def answer(self, response: str) -> Turn:
+        """What a response without calls does: it is the answer, and is scored."""
         prediction = answer_in_tag(response)
         score = self.score(self.task, response, prediction)
         parts = {

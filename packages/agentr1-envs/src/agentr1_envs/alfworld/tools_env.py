@@ -1,0 +1,165 @@
+"""`agentr1/ALFWorldTools-v0`: the household games through one tool call a response, with a state that is rebuilt."""
+
+import os
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from agentr1_envs.agent_env import InfoValue, Turn
+from agentr1_envs.alfworld.env import MAX_STEPS, read_task_types
+from agentr1_envs.alfworld.game_env import GameEnv
+from agentr1_envs.alfworld.playing import GAME_INFO, SETTING_NAMES, GameSettings, GameSource, Playing
+from agentr1_envs.call_counts import CALL_INFO
+from agentr1_envs.errors import SettingError
+from agentr1_envs.loader import OnBadRow
+from agentr1_envs.spaces import Message
+from agentr1_envs.tasks import Task
+from agentr1_envs.tool_env import EnvTool, ToolCall, ToolEnv
+
+TOOL = "env_step"
+
+
+def alfworld_tools(
+    *,
+    split: str = "train",
+    data: str | os.PathLike[str] | None = None,
+    task_types: str | Sequence[str] = (),
+    on_bad_row: OnBadRow = "refuse",
+    last_actions: int = 5,
+    **settings: Any,
+) -> "ALFWorldToolsEnv":
+    """Household tasks through one tool, with the whole state in each prompt.
+
+    ## Description
+    The games of `agentr1/ALFWorld-v0` for language models that call tools. A response calls ``env_step`` with one
+    command. What the model sees is written anew at each step: the task, what the game said last, the last actions, and
+    the admissible commands without `help`.
+
+    ## Action Space
+    `Text`: the model's whole response, the call written in `format`.
+
+    ## Observation Space
+    `Messages`: the system text and one message with the state; a conversation is not kept.
+
+    ## Rewards
+    1.0 when the goal is reached, in ``reward/task``; ``reward/env`` and ``reward/format`` as for `ToolEnv`. `info` has
+    the entries of `agentr1/ALFWorld-v0` and the counts of calls.
+
+    ## Starting State
+    A game of the split, drawn by the seed or named by ``options={"task_id": ...}``.
+
+    ## Episode End
+    Terminated by reaching the goal (`end_reason` "won"), or by `max_invalid` responses in a row with invalid calls
+    only; truncated after `max_steps`. A response that calls nothing changes nothing and counts as a step.
+
+    ## Arguments
+    * `split`, `data`, `task_types`, `on_bad_row`: as for `agentr1/ALFWorld-v0`.
+    * `last_actions`: how many past actions the state shows.
+    * `engine`, `dialect`, `goals`, `expert_seconds`: fields of `GameSettings`.
+    * `render_mode`, and every field of `ToolSettings` (`max_steps` is 50 by default, `max_calls_per_step` is always 1).
+
+    ## Version History
+    v0: first version.
+    """
+    if last_actions < 0:
+        raise SettingError(f"last_actions={last_actions} must be at least 0.")
+    game = GameSettings(**{name: value for name, value in settings.items() if name in SETTING_NAMES})
+    rest = {name: value for name, value in settings.items() if name not in SETTING_NAMES}
+    for name in ("observation", "history", "max_calls_per_step"):
+        if name in rest:
+            raise SettingError(f"{name}= is fixed here: one call a response, and a state rebuilt at each step.")
+    return ALFWorldToolsEnv(
+        GameSource(split, data, read_task_types(task_types), on_bad_row), game, last_actions, **rest
+    )
+
+
+class ALFWorldToolsEnv(ToolEnv, GameEnv):
+    """Household games by tool calls; see `alfworld_tools`."""
+
+    extra_info: ClassVar[Mapping[str, InfoValue]] = {**CALL_INFO, **GAME_INFO}
+    role = "You act in a household to reach a goal, one command at a time, with the tool env_step."
+    closing = "Each response makes one call of env_step; its command is one of the admissible commands, to the letter."
+
+    def __init__(self, tasks: GameSource, game: GameSettings, last_actions: int, **settings: Any) -> None:
+        settings = {"max_steps": MAX_STEPS, "max_calls_per_step": 1, **settings}
+        super().__init__((), tasks, observation="messages", **settings)
+        self.playing = Playing(game)
+        self._said = ""
+        self._valid, self._played = True, False
+        self._past: deque[str] = deque(maxlen=last_actions)
+
+    def own_tools(self) -> Sequence[EnvTool]:
+        """`env_step`."""
+        parameters = {
+            "type": "object",
+            "properties": {"command": {"type": "string", "description": "One of the admissible commands."}},
+            "required": ["command"],
+            "additionalProperties": False,
+        }
+        return [EnvTool(TOOL, "Play one command in the household.", parameters, self._play)]
+
+    def demonstration(self) -> list[str]:
+        """A call for each command that wins from here."""
+        return [self.written(ToolCall(TOOL, {"command": command})) for command in self.playing.solution()]
+
+    def begin(self, task: Task) -> str:
+        """Begin the game; the state at its start."""
+        super().begin(task)
+        self._past.clear()
+        self._valid = True
+        opening = self.playing.start(task, lambda count: int(self.np_random.integers(count)))
+        self._said = opening.rpartition("\n\nYour task is to:")[0] or opening
+        self._info.update(self.playing.info(task, True))
+        return self._state()
+
+    def advance(self, action: str) -> Turn:
+        """Play the call of a response."""
+        self._valid = self._played = False
+        turn = super().advance(action)
+        won = self.playing.engine.won
+        if not self._played:
+            self._said = turn.feedback
+        info = {**turn.info, **self.playing.info(self.task, self._valid)}
+        return replace(
+            turn,
+            feedback=self._state(),
+            parts={**turn.parts, "task": float(won)},
+            ended="won" if won else turn.ended,
+            success=won,
+            info=info,
+        )
+
+    def answer(self, response: str) -> Turn:
+        """A response without a call plays nothing."""
+        return Turn(f"No call of {TOOL} was found in the response; nothing was played.", info={"error_codes": ()})
+
+    def _play(self, params: dict[str, Any]) -> dict[str, Any]:
+        command: str = params["command"]
+        self._played = True
+        self._said, self._valid = self.playing.play(command)
+        self._past.append(command.strip())
+        return {"status": "success", "data": {"feedback": self._said}, "text": self._said}
+
+    def _state(self) -> str:
+        parts = [f"Task: {self.playing.goal}", f"Observation: {self._said}"]
+        if self._past.maxlen:
+            parts.append("Last actions: " + ("; ".join(self._past) or "none"))
+        commands = [command for command in self.playing.engine.admissible if command != "help"]
+        return "\n\n".join([*parts, "Admissible commands:\n" + "\n".join(commands)])
+
+    def _observe(self, new_text: str) -> tuple[Message, ...]:
+        state = Message(role="user", content=new_text)
+        return (Message(role="system", content=self.system_prompt), state) if self.system_prompt else (state,)
+
+    def own_state(self) -> dict[str, Any]:
+        """What was said last, the last actions, and the counts of calls."""
+        return {"said": self._said, "past": list(self._past), "counts": self._counts.get_state()}
+
+    def take_own_state(self, state: dict[str, Any]) -> None:
+        """Take up what `own_state` gave."""
+        self.bench.open()
+        self._said = state["said"]
+        self._past.clear()
+        self._past.extend(state["past"])
+        self._counts.set_state(state["counts"])
