@@ -1,6 +1,8 @@
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
+from time import perf_counter
 
 import pytest
 from agentr1_envs.errors import DataNotFoundError, DataRowError, SettingError
@@ -72,3 +74,17 @@ def test_the_index_of_a_large_catalogue_is_kept(tmp_path: Path, monkeypatch: pyt
     (kept,) = (tmp_path / "cache" / "agentr1" / "webshop").iterdir()
     assert (kept / "documents.npy").is_file()
     assert [product.asin for product in opened.search("green", 5)] == ["B1"]
+
+
+def test_the_small_set_opens_quickly_and_stays_small(small_set: Path) -> None:
+    path = find_catalogue(small_set)
+    assert path is not None
+    tracemalloc.start()
+    try:
+        start = perf_counter()
+        opened = catalogue_module._open_file(path)
+        assert perf_counter() - start < 15  # the aim is 1.5 s; CI is slow and busy, and memory is traced
+        assert tracemalloc.get_traced_memory()[1] < 80e6
+    finally:
+        tracemalloc.stop()
+    assert len(opened.products) == 1000

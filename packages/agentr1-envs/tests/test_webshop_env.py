@@ -179,7 +179,7 @@ def test_environments_share_one_catalogue(small_set: Path, make: Any) -> None:
     assert all(env.shop is first.shop for env in others)
 
 
-def test_opening_and_steps_are_quick(small_set: Path, make: Any) -> None:
+def test_steps_are_quick(small_set: Path, make: Any) -> None:
     env = make("agentr1/WebShop-v0", data=small_set, split="test")
     env.reset(seed=0)
     times: list[float] = []
