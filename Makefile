@@ -19,7 +19,7 @@ help:  ## list these targets
 setup:  ## build the environment in .venv from a bare Python >= 3.11
 	@$(PYTHON) scripts/setup.py
 
-quickstart: setup  ## train a small tool-using agent here, from nothing, in about four minutes
+quickstart: setup  ## train a small tool-using agent here, from nothing, in three to four minutes
 	@$(VENV)/python -m agentr1_train.quickstart
 
 test: check unit alone wheels  ## all of it: check, unit and integration tests, each package alone, wheels

@@ -61,6 +61,7 @@ __all__ = [
     "unit_vectors",
 ]
 
+ToolAnswer = Callable[[dict[str, Any]], dict[str, Any]]
 ToolSpec = str | Mapping[str, Any] | BaseTool
 """A tool by name, by ``{"name": ..., **config}``, or as it is."""
 
@@ -72,13 +73,7 @@ class EnvTool(BaseTool):
     cacheable = False
     cooperative = True
 
-    def __init__(
-        self,
-        name: str,
-        description: str,
-        parameters: dict[str, Any],
-        answer: Callable[[dict[str, Any]], dict[str, Any]],
-    ) -> None:
+    def __init__(self, name: str, description: str, parameters: dict[str, Any], answer: ToolAnswer) -> None:
         self.name, self.description, self.parameters = name, description, parameters
         self._answer = answer
 
