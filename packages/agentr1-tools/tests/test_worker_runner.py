@@ -175,7 +175,7 @@ def test_an_interrupted_caller_leaves_the_box_in_order(open_box, make_tool, monk
         return {"status": "success", "data": "fine"}
 
     box = open_box([make_tool(slow, timeout=5)], workers=1)
-    timer = threading.Timer(0.3, signal.raise_signal, [signal.SIGINT])
+    timer = threading.Timer(0.3, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         box.call(ToolCall("probe", {"x": 4}))

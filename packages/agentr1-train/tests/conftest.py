@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -49,6 +50,12 @@ def make_tokenizer(chat_template: str | None = CHATML) -> PreTrainedTokenizerFas
     wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<|pad|>", eos_token="<|im_end|>")
     wrapped.chat_template = chat_template
     return wrapped
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_interrupts() -> None:
+    """A shell that starts the tests in the background makes them deaf to SIGINT, which some of them send."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

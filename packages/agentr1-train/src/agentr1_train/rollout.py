@@ -136,8 +136,9 @@ def _run(main: Coroutine[Any, Any, _T]) -> _T:
 
     ``asyncio.run`` alone lets a second Ctrl-C tear down the loop under the episodes that are still letting go.
     """
-    if threading.current_thread() is not threading.main_thread():
-        return asyncio.run(main)  # signals are not for this thread
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return asyncio.run(main)  # Ctrl-C is not for this thread, is ignored, or is the business of somebody else
     interrupted = threading.Event()
 
     async def cancellable() -> _T:
@@ -148,11 +149,11 @@ def _run(main: Coroutine[Any, Any, _T]) -> _T:
                 interrupted.set()
                 loop.call_soon_threadsafe(task.cancel)
 
-        before = signal.signal(signal.SIGINT, cancel)
+        signal.signal(signal.SIGINT, cancel)
         try:
             return await task
         finally:
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     try:
         return asyncio.run(cancellable())
