@@ -2,7 +2,7 @@
 
 On a CPU, DeepSpeed compiles ``deepspeed_shm_comm`` on its first launch: half a minute on an idle machine, minutes on a
 busy one, in silence. A compile that is killed leaves torch's lock file behind, and every later launch waits for it
-forever. Here the kernel has a folder of its own for each version of Python, torch and DeepSpeed; builders take turns
+forever. Here the kernel has a folder of its own for each installation of torch and DeepSpeed; builders take turns
 under a lock that the operating system drops with its owner; and a torch lock that nobody holds open is removed.
 
     python -m agentr1_train.engine.build
@@ -11,6 +11,7 @@ Imports DeepSpeed only when there is something to compile or to load.
 """
 
 import fcntl
+import hashlib
 import os
 import sys
 import time
@@ -32,9 +33,14 @@ def cache_dir() -> Path:
 
 
 def use_extensions_dir() -> Path:
-    """Point torch at our folder of compiled extensions unless the user chose one; call before DeepSpeed is imported."""
+    """Point torch at our folder of compiled extensions unless the user chose one; call before DeepSpeed is imported.
+
+    Each installation has its own: torch compiles anew whenever the headers lie elsewhere, so two would undo each other's.
+    """
     versions = f"py{sys.version_info.major}{sys.version_info.minor}"
     versions += "".join(f"-{name}{metadata.version(name)}" for name in ("torch", "deepspeed"))
+    place = str(metadata.distribution("torch").locate_file(""))
+    versions += f"-{hashlib.blake2b(place.encode(), digest_size=4).hexdigest()}"
     return Path(os.environ.setdefault(EXTENSIONS_VARIABLE, str(cache_dir() / "torch_extensions" / versions)))
 
 
