@@ -35,7 +35,7 @@ def cache_dir() -> Path:
 def use_extensions_dir() -> Path:
     """Point torch at our folder of compiled extensions unless the user chose one; call before DeepSpeed is imported.
 
-    Each installation has its own: torch compiles anew whenever the headers lie elsewhere, so two would undo each other's.
+    Each installation has its own: torch compiles anew whenever its headers lie elsewhere, so two would take turns.
     """
     versions = f"py{sys.version_info.major}{sys.version_info.minor}"
     versions += "".join(f"-{name}{metadata.version(name)}" for name in ("torch", "deepspeed"))
