@@ -47,6 +47,25 @@ def test_react_search_and_lookup(make: Any, small: dict[str, Any]) -> None:
     assert (reward, terminated, info["success"], info["prediction"]) == (1.0, True, True, "Yes.")
 
 
+def test_lookup_as_a_tool_in_the_react_format(make: Any, small: dict[str, Any]) -> None:
+    """The tool keeps nothing: its cursor is the episode's, and moves to the article that a search found first."""
+    env = make("agentr1/HotpotQA-v0", **{**small, "mode": "tools"}, lookup=True, format="react", max_steps=20)
+    env.reset(options={"task_id": "a"})
+    assert [tool["function"]["name"] for tool in env.unwrapped.tool_schemas] == ["wiki_search", "wiki_lookup"]
+    seen = lambda action: env.step(action)[0]  # noqa: E731
+    assert "No more results." in seen("Action: wiki_lookup[fish]")
+    assert "Deep Sea" in seen("Action: wiki_search[deep sea]")
+    assert "(Result 1 / 3) One fish." in seen("Action: wiki_lookup[fish]")
+    assert "(Result 2 / 3) Two fish." in seen("Action: wiki_lookup[fish]")
+    assert "Ship" in seen("Action: wiki_search[ship]")
+    assert "No more results." in seen("Action: wiki_lookup[fish]")
+    seen("Action: wiki_search[deep sea]")
+    env.reset(options={"task_id": "a"})
+    assert "No more results." in seen("Action: wiki_lookup[fish]")
+    _, reward, terminated, _, info = env.step("Thought: it is.\nAction: finish[yes]")
+    assert (reward, terminated, info["prediction"]) == (1.0, True, "yes")
+
+
 def test_react_forgets_page_and_cursor_on_reset(make: Any, small: dict[str, Any]) -> None:
     env = make("agentr1/HotpotQA-v0", **small)
     env.reset(options={"task_id": "a"})

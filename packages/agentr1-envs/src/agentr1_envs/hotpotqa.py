@@ -1,11 +1,13 @@
 """HotpotQA: questions that need two articles, with a search tool, in the ReAct style, or with paragraphs at hand."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
+from agentr1_envs.article_cursor import ArticleCursor
 from agentr1_envs.corpus import Corpus, check_corpus_path, open_corpus
 from agentr1_envs.datasets import HOTPOTQA
 from agentr1_envs.errors import DataNotFoundError, SettingError, refuse_unknown, require_choice
@@ -24,7 +26,7 @@ from agentr1_envs.scoring import (
     score_text,
 )
 from agentr1_envs.tasks import Passage, Task, TaskSet
-from agentr1_envs.tool_env import ToolEnv, ToolSpec
+from agentr1_envs.tool_env import CallError, EnvTool, ToolCall, ToolEnv, ToolResult, ToolSpec
 
 MODES = ("tools", "react", "context")
 SUBSETS = ("all", "react500")
@@ -33,6 +35,7 @@ TOOL_TIMEOUT = 10.0
 """Seconds a search of a local corpus may take by default. It takes milliseconds, so this only fires when something is
 broken; the tool's own 0.3 s would also fire on a busy machine, and the same seed would give another episode."""
 
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 _ROLE = "You answer a question that needs facts from more than one article."
 _FACTS = (
     "Before the answer write the sentences that support it between <facts> and </facts>: a line for each article, its "
@@ -88,7 +91,9 @@ def hotpotqa(
     * `corpus`: a jsonl file of ``{"title", "sentences"}`` lines; None takes the ``corpus.jsonl`` beside the data.
     * `subset`: "all", or "react500" for ReAct's 500 dev questions. `on_bad_row`: "refuse" or "skip".
     * "tools": `retriever` (the address of an HTTP retriever, instead of a corpus), `max_results` (of a search, by
-      default 5), and every field of `ToolSettings` (with a corpus `tool_timeout` is 10 s by default).
+      default 5), `lookup` (true adds the tool `wiki_lookup`: the next sentence with some words in the article found
+      last), and every field of `ToolSettings` (with a corpus `tool_timeout` is 10 s by default). For ReAct's
+      ``wiki_search[...]``, ``wiki_lookup[...]`` and ``finish[...]`` set ``format="react"``.
     * "react": `max_steps`, `history`, `system`. All: `observation` and `render_mode`.
     * "context": `system`, and `facts`: true numbers the sentences and asks for those that support the answer, between
       ``<facts>`` and ``</facts>``; `info` then has HotpotQA's `sp_em`, `sp_f1`, `sp_precision`, `sp_recall`,
@@ -121,6 +126,7 @@ class HotpotQAToolEnv(ToolEnv):
         *,
         retriever: str | None = None,
         max_results: int = 5,
+        lookup: bool = False,
         **settings: Any,
     ) -> None:
         if retriever is None:
@@ -132,11 +138,38 @@ class HotpotQAToolEnv(ToolEnv):
         self._source = tasks
         self._reward: TextReward = reward
         self._retriever, self._max_results = retriever, max_results
+        self._cursor = ArticleCursor() if lookup else None
 
     def tool_specs(self) -> Sequence[ToolSpec]:
         """`wiki_search` over the corpus or the retriever."""
         place = {"retriever_url": self._retriever} if self._retriever else {"corpus": self._source.corpus_path()}
         return ({"name": "wiki_search", "max_results": self._max_results, **place},)
+
+    def own_tools(self) -> Sequence[EnvTool]:
+        """`wiki_lookup`, when asked for: its cursor is part of the episode."""
+        if self._cursor is None:
+            return []
+        words = {"type": "string", "description": "Words to look for.", "minLength": 1}
+        parameters = {"type": "object", "properties": {"keyword": words}, "required": ["keyword"]}
+        description = "The next sentence with these words in the article found last."
+        return [EnvTool("wiki_lookup", description, parameters, self._look_up)]
+
+    def begin(self, task: Task) -> str:
+        """No article is open yet."""
+        if self._cursor is not None:
+            self._cursor.turn_to(())
+        return super().begin(task)
+
+    def _look_up(self, params: dict[str, Any]) -> dict[str, Any]:
+        assert self._cursor is not None, "the tool is there only with a cursor"
+        return {"status": "success", "data": self._cursor.look_up(params["keyword"])}
+
+    def _call(self, items: Sequence[ToolCall | CallError]) -> list[ToolResult]:
+        results = super()._call(items)
+        for item, result in zip(items, results, strict=True):
+            if self._cursor is not None and isinstance(item, ToolCall) and item.name == "wiki_search" and result.data:
+                self._cursor.turn_to(_SENTENCE_END.split(result.data[0]["text"]))
+        return results
 
     def score(self, task: Task, response: str, prediction: str | None) -> Score:
         """Exact match and F1."""

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from agentr1_envs.agent_env import AgentEnv, InfoValue, ObservationKind, Turn
+from agentr1_envs.article_cursor import ArticleCursor
 from agentr1_envs.corpus import Corpus
 from agentr1_envs.errors import require_choice
 from agentr1_envs.prompts import check_style, choose_system
 from agentr1_envs.responses import without_thinking
 from agentr1_envs.scoring import TEXT_REWARDS, TEXT_SCORES, TextReward, score_text
-from agentr1_envs.tasks import Passage, Task, TaskSet
+from agentr1_envs.tasks import Task, TaskSet
 
 MAX_STEPS = 7
 FIRST_SENTENCES = 5
@@ -58,10 +59,7 @@ class HotpotQAReactEnv(AgentEnv):
         self._open_corpus, self._system = corpus, check_style(system)
         self._reward: TextReward = reward
         self._corpus: Corpus | None = None
-        self._page: Passage | None = None
-        self._keyword = ""
-        self._hits: list[str] = []
-        self._next_hit = 0
+        self._cursor = ArticleCursor()
         self._hops: set[str] = set()
         self._invalid = 0
 
@@ -83,7 +81,7 @@ class HotpotQAReactEnv(AgentEnv):
     def begin(self, task: Task) -> str:
         """Forget the page and the cursor of the last episode; the task opens with its question."""
         self._corpus = self._open_corpus()
-        self._turn_to(None)
+        self._cursor.turn_to(())
         self._hops, self._invalid = set(), 0
         return f"Question: {task.question}"
 
@@ -97,7 +95,7 @@ class HotpotQAReactEnv(AgentEnv):
         if verb == "search":
             feedback = self._search(argument)
         elif verb == "lookup":
-            feedback = self._lookup(argument)
+            feedback = self._cursor.look_up(argument)
         elif verb == "think":
             feedback = "Nice thought."
         else:
@@ -110,23 +108,10 @@ class HotpotQAReactEnv(AgentEnv):
         page = self._corpus.find(entity)
         if page is None:
             return f"Could not find {entity}. Similar: {self._corpus.similar(entity)}"
-        self._turn_to(page)
+        self._cursor.turn_to(page.sentences)
         if page.title in self.task.supporting_titles:
             self._hops.add(page.title)
         return " ".join(sentence.strip() for sentence in page.sentences[:FIRST_SENTENCES])
-
-    def _lookup(self, keyword: str) -> str:
-        if keyword != self._keyword:
-            sentences = self._page.sentences if self._page else ()
-            self._keyword, self._next_hit = keyword, 0
-            self._hits = [s.strip() for s in sentences if keyword.lower() in s.lower()]
-        if self._next_hit >= len(self._hits):
-            return "No more results."
-        self._next_hit += 1
-        return f"(Result {self._next_hit} / {len(self._hits)}) {self._hits[self._next_hit - 1]}"
-
-    def _turn_to(self, page: Passage | None) -> None:
-        self._page, self._keyword, self._hits, self._next_hit = page, "", [], 0
 
 
 def read_action(response: str) -> tuple[str, str]:

@@ -44,6 +44,7 @@ from agentr1_envs.tool_settings import ToolSettings, read_settings
 
 __all__ = [
     "BaseTool",
+    "CallError",
     "Encoder",
     "EnvTool",
     "Paper",
@@ -53,6 +54,7 @@ __all__ = [
     "ParsedResponse",
     "ToolCall",
     "ToolEnv",
+    "ToolResult",
     "ToolSpec",
     "digits_of_date",
     "find_encoder",
