@@ -56,7 +56,8 @@ bench-tools: setup  ## what a tool box costs and saves, and how fast formats are
 		if [ -f benchmarks/$$bench.py ]; then $(VENV)/python benchmarks/$$bench.py || exit 1; fi; \
 	done
 
-bench-envs: setup-alfworld  ## how fast environments are, beside their originals; several minutes
+bench-envs: setup  ## how fast environments are, beside their originals where these can be had; several minutes
+	@$(PYTHON) scripts/setup.py alfworld || true
 	@for bench in benchmarks/bench_envs_*.py; do $(VENV)/python $$bench || exit 1; done
 
 test-gpu: setup  ## the tests that need a CUDA device; says so and passes where there is none
