@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -20,4 +22,18 @@ def test_the_benchmark_of_tools_runs() -> None:
         "wiki_search's index",
         "the loop, from an event loop",
     ):
+        assert row in done.stdout
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_alfworld_runs() -> None:
+    """In CI beside the original engine: it refuses texts that differ."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks/bench_envs_alfworld.py", "--quick"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for row in ("load and reset", "step", "64 environments in one process"):
         assert row in done.stdout

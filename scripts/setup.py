@@ -234,8 +234,9 @@ def compile_original() -> None:
         return
     if lacking := [name for name in ("g++", "make") if shutil.which(name) is None]:
         fail(f"the original ALFWorld engine is compiled with g++ and make; not found here: {', '.join(lacking)}")
-    if sys.version_info >= (3, 13):
-        fail(f"the original ALFWorld engine does not run on Python {sys.version.split()[0]}; it needs 3.11 or 3.12")
+    machine = workspace.this_machine()
+    if not workspace.marker_holds("python_full_version < '3.13'", machine):
+        fail(f"the original ALFWorld engine needs Python 3.11 or 3.12, not {machine['python_full_version']}")
     say(f"compiling {' and '.join(pins)} (GPL; for comparison only) into wheelhouse/, once: about three minutes")
     fetch(["--no-deps", *pins], "compiling the original ALFWorld engine")
 
