@@ -77,6 +77,16 @@ def test_a_command_that_is_not_admissible_counts_as_a_step(make: Any) -> None:
     assert (info["steps"], info["success"], info["end_reason"]) == (2, False, "max_steps")
 
 
+def test_looking_is_admissible_and_case_counts(make: Any, shared_data: Path) -> None:
+    env = make(ID, data=shared_data / "alfworld", split="valid_seen")
+    _, info = env.reset(seed=0)
+    assert {"help", "inventory", "look"} <= set(info["admissible_commands"])
+    place = next(c for c in info["admissible_commands"] if c.startswith("go to "))
+    assert env.step(place.upper())[0] == NOTHING
+    *_, info = env.step(place)
+    assert f"examine {place.removeprefix('go to ')}" in info["admissible_commands"]
+
+
 def test_the_old_dialect_is_an_alias_only_when_asked_for(make: Any) -> None:
     for dialect, accepted in (("own", False), ("0.3", True)):
         env = make(ID, dialect=dialect, task_types="pick_and_place_simple")
