@@ -1,5 +1,4 @@
 import itertools
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -249,60 +248,3 @@ def test_a_subclass_may_draw_otherwise_and_begin_with_info() -> None:
     assert env.step("no")[4]["hint"] == "say 3"
     with pytest.raises(InfoSchemaError, match="hint"):
         Undeclared(TASKS).reset(seed=0)
-
-
-# Vectors
-
-
-def _play_vector(envs: gymnasium.vector.VectorEnv, rounds: int = 3) -> list[Any]:
-    seen = [envs.reset(seed=[5, 6])]
-    for _ in range(rounds):
-        seen.append(envs.step(('<tool_call>{"name": "x"}</tool_call>', "é <answer>12</answer>\n")))
-    envs.close()
-    return seen
-
-
-def _texts(seen: list[Any]) -> list[Any]:
-    return [step[0] for step in seen]
-
-
-@pytest.mark.parametrize("context", ["spawn", "fork"])
-def test_async_vectors_see_what_sync_vectors_see(any_env: tuple[str, dict[str, Any]], context: str) -> None:
-    env_id, kwargs = any_env
-    sync = gymnasium.make_vec(env_id, num_envs=2, vectorization_mode="sync", **kwargs)
-    expected = _play_vector(sync)
-    # spawned workers have never imported the package, so the id names its module.
-    asynchronous = gymnasium.make_vec(
-        f"agentr1_envs:{env_id}",
-        num_envs=2,
-        vectorization_mode="async",
-        vector_kwargs={"shared_memory": False, "context": context},
-        **kwargs,
-    )
-    found = _play_vector(asynchronous)
-    assert _texts(found) == _texts(expected)
-    assert all(isinstance(text, str | tuple) for step in _texts(found) for text in step)
-    assert multiprocessing.active_children() == []
-
-
-def test_shared_memory_raises_with_the_remedy() -> None:
-    with pytest.raises((TypeError, ValueError), match=r'vector_kwargs=\{"shared_memory": False\}'):
-        gymnasium.make_vec("agentr1/GSM8K-v0", num_envs=2, vectorization_mode="async")
-
-
-def test_the_final_observation_is_kept_over_an_autoreset() -> None:
-    envs = gymnasium.make_vec(
-        "agentr1/GSM8K-v0",
-        num_envs=2,
-        vectorization_mode="sync",
-        vector_kwargs={"autoreset_mode": "SameStep"},
-        max_steps=1,
-    )
-    call = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call>'
-    envs.reset(seed=1)
-    observations, _, terminated, truncated, info = envs.step((call, "<answer>1</answer>"))
-    assert (terminated.tolist(), truncated.tolist()) == ([False, True], [True, False])
-    assert "42" in info["final_obs"][0]
-    assert observations[0] != info["final_obs"][0]
-    assert info["final_info"]["end_reason"].tolist() == ["max_steps", "answer"]
-    envs.close()
