@@ -3,6 +3,7 @@ import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium
@@ -86,6 +87,73 @@ def test_info_keeps_its_schema(any_env: tuple[str, dict[str, Any]], make: Any) -
     for info in infos:
         assert {name: type(value) for name, value in info.items()} == schema
     assert len({id(info) for info in infos}) == len(infos)
+
+
+def test_a_seed_replays_and_seeds_differ(any_env: tuple[str, dict[str, Any]], make: Any) -> None:
+    env = make(any_env[0], **any_env[1])
+    first = [env.reset(seed=seed) for seed in range(12)]
+    env.step("nonsense")
+    assert [env.reset(seed=seed) for seed in range(12)] == first
+    assert len({info["task_id"] for _, info in first}) > 1
+    assert len({str(observation) for observation, _ in first}) > 1
+    env.reset(seed=0)
+    drawn = [env.reset() for _ in range(6)]
+    env.reset(seed=0)
+    assert [env.reset() for _ in range(6)] == drawn
+    assert len({info["task_id"] for _, info in drawn}) > 1
+
+
+def test_a_named_task_is_played_and_not_the_next_one(any_env: tuple[str, dict[str, Any]], make: Any) -> None:
+    env = make(any_env[0], **any_env[1])
+    named = {"task_id": env.task_ids[2]}
+    opening = env.reset(seed=1, options=named)
+    assert opening[1]["task_id"] == env.task_ids[2]
+    env.reset()
+    assert env.reset(seed=1, options=named) == opening
+
+
+def test_a_limit_is_no_success_and_success_is_of_one_episode(any_env: tuple[str, dict[str, Any]], make: Any) -> None:
+    env_id, kwargs = any_env
+    env = make(env_id, **{**kwargs, "max_steps": 1} if kwargs.get("mode") not in ("single", "context") else kwargs)
+    env.reset(seed=3)
+    *_, terminated, truncated, info = env.step("nonsense <tool_call>{")
+    assert terminated or truncated
+    assert not info["success"]
+    env = make(env_id, **kwargs)
+    opening = env.reset(seed=3)
+    for action in env.demonstration():
+        *_, info = env.step(action)
+    assert info["success"]
+    observation, info = env.reset(seed=3)
+    assert (observation, info) == opening
+    assert not info["success"]
+    assert not env.step("nonsense <tool_call>{")[4]["success"]
+
+
+NOTHING_BUT_PYTHON = """
+import sys
+def refuse(event, args):
+    if event in ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.system"):
+        raise RuntimeError(f"{event} {args}")
+sys.addaudithook(refuse)
+import agentr1_envs, gymnasium
+for env_id in agentr1_envs.ENTRY_POINTS:
+    env = gymnasium.make(env_id)
+    env.reset(seed=0)
+    env.step("nonsense")
+    env.close()
+print([name for name in ("textworld", "alfworld", "fast_downward", "spacy", "torch", "jnius") if name in sys.modules])
+"""
+
+
+def test_every_default_environment_needs_no_download_no_compiler_and_no_other_engine(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", NOTHING_BUT_PYTHON],
+        env={**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "4242"])
