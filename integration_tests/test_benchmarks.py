@@ -21,3 +21,15 @@ def test_the_benchmark_of_tools_runs() -> None:
         "the loop, from an event loop",
     ):
         assert row in done.stdout
+
+
+def test_the_benchmark_of_wrappers_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks/bench_envs_wrappers.py", "--quick"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for row in ("GSM8K", "HotpotQA", "ALFWorld", "WebShop", "four + window of 3", "stacks missed the goal"):
+        assert row in done.stdout

@@ -129,6 +129,14 @@ def test_the_final_observation_is_kept_over_an_autoreset(way: str) -> None:
     envs.close()
 
 
+@pytest.mark.parametrize("env_id", agentr1_envs.ENTRY_POINTS)
+def test_environments_of_a_vector_share_the_tasks(env_id: str) -> None:
+    envs = gymnasium.make_vec(env_id, 3)
+    first, *others = envs.get_attr("tasks")
+    assert all(tasks is first for tasks in others)
+    envs.close()
+
+
 def test_a_vector_is_the_one_of_the_entry_point_and_its_spec_makes_it_again() -> None:
     envs = gymnasium.make_vec("agentr1/HotpotQA-v0", 2, mode="react", step_timeout_s=30.0)
     assert isinstance(envs, ThreadVectorEnv)
