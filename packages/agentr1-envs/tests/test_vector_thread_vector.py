@@ -204,6 +204,9 @@ def test_wrong_use_is_refused_with_the_remedy(vector: MakeVector) -> None:
             envs.step(wrong)
     with pytest.raises(SettingError, match="seed holds 3"):
         envs.reset(seed=[1, 2, 3])
+    for wrong in (lambda: envs.reset(seed=-1), lambda: envs.reset(seed=[1, -1]), lambda: envs.reset_some({0: -1})):
+        with pytest.raises(SettingError, match="seed=-1 must be at least 0"):
+            wrong()
     with pytest.raises(SettingError, match="no environment 2"):
         envs.send({2: "a"})
     with pytest.raises(NoAsyncCallError, match=r"send\(\)"):

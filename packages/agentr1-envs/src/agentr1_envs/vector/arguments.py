@@ -44,9 +44,17 @@ def seeds_of(given: SupportsIndex | Sequence[int | None] | None, num_envs: int) 
     if given is None:
         return [None] * num_envs
     if isinstance(given, SupportsIndex) and not isinstance(given, np.ndarray):
-        return [operator.index(given) + index for index in range(num_envs)]
-    listed = [None if seed is None else int(seed) for seed in cast("Sequence[int | None]", given)]
-    return one_for_each("seed", listed, num_envs)
+        first = seed_of(given)
+        return [None if first is None else first + index for index in range(num_envs)]
+    return one_for_each("seed", [seed_of(seed) for seed in cast("Sequence[int | None]", given)], num_envs)
+
+
+def seed_of(given: SupportsIndex | None) -> int | None:
+    """A seed as an int."""
+    seed = None if given is None else operator.index(given)
+    if seed is not None and seed < 0:
+        raise SettingError(f"seed={seed} must be at least 0, or None.")
+    return seed
 
 
 def resets_of(given: Options, num_envs: int) -> tuple[Sequence[int], Sequence[Mapping[str, Any] | None]]:

@@ -120,11 +120,11 @@ class EnvSlot:
             return self._failed(doing, outcome.error, "error")
         if doing == "step":
             step = cast("EnvStep", outcome.value)
-            self.observation, self._info = step.observation, step.info
+            self.observation, self._info = step.observation, dict(step.info)
             return self._ended(step) if step.terminated or step.truncated else step
         self.observation, self._info = outcome.value
         self._over = False
-        return self._opened(doing, self._info)
+        return self._opened(doing, dict(self._info))
 
     def expire(self) -> EnvStep | None:
         """Give up the call under way, its environment and its thread."""
@@ -157,7 +157,7 @@ class EnvSlot:
         self._attributes[name] = value
 
     def _start(self) -> EnvWorker:
-        return EnvWorker(self.index, partial(_make, self._make, self._attributes), self._outcomes)
+        return EnvWorker(self.index, partial(_make, self._make, dict(self._attributes)), self._outcomes)
 
     def _call(self, doing: Doing, function: Callable[[AnyEnv], Any], limit: float | None) -> None:
         self._doing = doing

@@ -180,18 +180,19 @@ class ThreadVectorEnv(VectorEnv[Any, Any, Array]):
             options: by number of the environment, for those that need any.
 
         Raises:
-            SettingError: no such environment. AlreadyPendingCallError: as for `send`.
+            SettingError: no such environment, or a negative seed. AlreadyPendingCallError: as for `send`.
         """
         self._refuse_pending(seeds, "send_reset")
-        for index, seed in seeds.items():
+        checked = {index: arguments.seed_of(seed) for index, seed in seeds.items()}
+        for index, seed in checked.items():
             self._slots[index].reset(seed, (options or {}).get(index))
 
     def receive(self, *, at_least: int = 1, timeout: float | None = None) -> dict[int, EnvStep]:
         """Return what is ready, by number of the environment, in the order it came; wait until that is something.
 
         Args:
-            at_least: how many to wait for; all that are under way if those are fewer.
-            timeout: seconds to wait at most; then what is ready is returned, which may be nothing.
+            at_least: how many to wait for, at least one; all that are under way if those are fewer.
+            timeout: seconds to wait at most; then what is ready is returned, which may be nothing. 0 only looks.
 
         Raises:
             NoAsyncCallError: nothing was sent.
@@ -199,7 +200,7 @@ class ThreadVectorEnv(VectorEnv[Any, Any, Array]):
         sent = sum(slot.waiting for slot in self._slots) + len(self._ready)
         if not sent:
             raise NoAsyncCallError("Nothing was sent: call send() or send_reset() before receive().", "receive")
-        self._wait(lambda: len(self._ready) >= min(at_least, sent), timeout)
+        self._wait(lambda: len(self._ready) >= min(max(at_least, 1), sent), timeout)
         while not self._outcomes.empty():
             self._take(self._outcomes.get())
         ready, self._ready = self._ready, {}

@@ -8,7 +8,7 @@ the wrapper keeps. A trainer renders it as it is; where the messages do not exte
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
@@ -71,7 +71,9 @@ class Context(gymnasium.Wrapper[Any, str, str, str], RecordConstructorArgs):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Reset the environment; the past is empty. The system text is read here, since a task may change it."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self._opening = self._text(observation)
+        if not isinstance(observation, str):
+            self._refuse(observation)
+        self._opening = observation
         try:
             self._system = str(self.env.get_wrapper_attr("system_prompt"))
         except AttributeError:  # a stranger's environment has none
@@ -82,16 +84,16 @@ class Context(gymnasium.Wrapper[Any, str, str, str], RecordConstructorArgs):
     def step(self, action: str) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step the environment, and show what is kept."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self.keep(Exchange(action, self._text(observation)))
+        if not isinstance(observation, str):
+            self._refuse(observation)
+        self.keep(Exchange(action, observation))
         return self._observe(), reward, terminated, truncated, info
 
-    def _text(self, observation: Any) -> str:
-        if not isinstance(observation, str):
-            raise SettingError(
-                f"{type(self).__name__} needs observations that are text; {self.env} returned a "
-                f"{type(observation).__name__}."
-            )
-        return observation
+    def _refuse(self, observation: Any) -> NoReturn:
+        raise SettingError(
+            f"{type(self).__name__} needs observations that are text; {self.env} returned a "
+            f"{type(observation).__name__}."
+        )
 
     def _observe(self) -> tuple[Message, ...]:
         past = self.past(self._opening)
