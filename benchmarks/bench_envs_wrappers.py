@@ -5,7 +5,8 @@
     .venv/bin/python benchmarks/bench_envs_wrappers.py --quick                seconds; for a look and for the tests
 
 Every stack plays the same episodes as the bare environment, the scripted expert's; they take turns, episode by episode,
-and a step counts with the fastest of its rounds, so that a busy moment spoils no figure. Only `step` is timed.
+and a step counts with the fastest of its rounds, so that a busy moment spoils no figure. Only `step` is timed. A second
+bare environment shows how far two equal ones come apart.
 """
 
 import argparse
@@ -24,14 +25,16 @@ from agentr1_envs.wrappers import (
     SummaryContext,
     WindowContext,
 )
+from agentr1_tools.calculator import Calculator
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, RecordEpisodeStatistics, TimeLimit
 from rich.console import Console
 from rich.table import Table
 
 GOAL = 0.05
+CALCULATOR = Calculator()
+CALCULATOR.cacheable = False  # so that every round runs every call
 TASKS = (
-    ("GSM8K: ToolEnv with the calculator", "agentr1/GSM8K-v0", {"split": "test"}),
-    ("HotpotQA: ToolEnv with a search", "agentr1/HotpotQA-v0", {"split": "dev"}),
+    ("ToolEnv, the calculator", "agentr1/ToolEnv-v0", {"tools": [CALCULATOR]}),
     ("ALFWorld", "agentr1/ALFWorld-v0", {"split": "valid_seen"}),
     ("WebShop", "agentr1/WebShop-v0", {}),
 )
@@ -47,7 +50,7 @@ class Sizes:
     episodes: int
 
 
-FULL = Sizes(rounds=30, episodes=8)
+FULL = Sizes(rounds=80, episodes=4)
 QUICK = Sizes(rounds=2, episodes=1)
 
 
@@ -63,6 +66,7 @@ def summary(so_far: str, step: Exchange) -> str:
 
 STACKS: dict[str, Callable[[Env], Env]] = {
     BARE: lambda env: env,
+    "bare, once more": lambda env: env,
     "Gymnasium's four": gymnasiums,
     "four + append": lambda env: AppendContext(gymnasiums(env)),
     "four + window of 3": lambda env: WindowContext(gymnasiums(env), 3),
@@ -114,8 +118,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         table = Table("stack", "µs a step", "beyond the bare, µs", "overhead", f"goal {GOAL:.0%}")
         for name, micros in found.items():
             over = micros / found[BARE] - 1
-            missed += over > GOAL
-            verdict = "" if name == BARE else "met" if over <= GOAL else "missed"
+            missed += over > GOAL and not name.startswith(BARE)
+            verdict = "" if name.startswith(BARE) else "met" if over <= GOAL else "missed"
             table.add_row(name, f"{micros:.1f}", f"{micros - found[BARE]:+.1f}", f"{over:+.1%}", verdict)
         console.print(f"\n{title}", highlight=False)
         console.print(table)
