@@ -20,9 +20,18 @@ ENTRY_POINTS = {
 }
 """Id to entry point; nothing behind an entry point is imported before the environment is made."""
 
+VECTOR_ENTRY_POINTS = "agentr1_envs.vector.entry_points"
+"""The module that makes vectors of threads; it has an attribute for every id."""
+
 
 def register_envs() -> None:
     """Register every environment that is not registered yet."""
     for env_id, entry_point in ENTRY_POINTS.items():
         if env_id not in gymnasium.registry:
-            cast("Any", gymnasium).register(env_id, entry_point, order_enforce=False, disable_env_checker=True)
+            cast("Any", gymnasium).register(
+                env_id,
+                entry_point,
+                vector_entry_point=f"{VECTOR_ENTRY_POINTS}:{env_id}",
+                order_enforce=False,
+                disable_env_checker=True,
+            )
