@@ -21,3 +21,12 @@ def test_the_benchmark_of_tools_runs() -> None:
         "the loop, from an event loop",
     ):
         assert row in done.stdout
+
+
+def test_the_benchmark_of_webshop_runs() -> None:
+    command = [sys.executable, ROOT / "benchmarks/bench_envs_webshop.py", "--quick", "--data", "bundled"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for row in ("construct and first reset, s", "64 environments, MB", "buy", "plain scan, ms", "MB on disk"):
+        assert row in done.stdout
+    assert done.stdout.count("2 of 2") == 2
