@@ -175,6 +175,9 @@ def main() -> None:
     except (EnvsError, gymnasium.error.Error) as error:
         _ERRORS.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(2)
+    except KeyboardInterrupt:
+        _ERRORS.print("interrupted; files appear whole or not at all, and the same command may be run again")
+        sys.exit(130)
 
 
 def _report(written: list[Prepared], passages: int, place: Path) -> None:
