@@ -37,3 +37,24 @@ def test_the_benchmark_of_alfworld_runs() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for row in ("load and reset", "step", "64 environments in one process"):
         assert row in done.stdout
+
+
+def test_the_benchmark_of_webshop_runs() -> None:
+    command = [sys.executable, ROOT / "benchmarks/bench_envs_webshop.py", "--quick", "--data", "bundled"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for row in ("construct and first reset, s", "64 environments, MB", "buy", "plain scan, ms", "MB on disk"):
+        assert row in done.stdout
+    assert done.stdout.count("2 of 2") == 2
+
+
+def test_the_benchmark_of_wrappers_runs() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks/bench_envs_wrappers.py", "--quick"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    for row in ("ToolEnv", "ALFWorld", "WebShop", "bare, once more", "four + window of 3", "stacks missed the goal"):
+        assert row in done.stdout

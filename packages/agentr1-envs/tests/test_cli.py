@@ -44,6 +44,14 @@ def test_generated_games_can_be_played(tmp_path: Path) -> None:
         (("play", "agentr1/GSM8K-v0", "--task-id", "x"), "task_id='x'"),
         (("prepare", "gsm9k", "--source", "x"), "Did you mean 'gsm8k'"),
         (("prepare", "gsm8k", "--source", "/no/such"), "no such file or folder"),
+        (("prepare", "gsm8k", "--source", "/no/such", "--split", "tset"), "Did you mean 'test'"),
+        (("prepare", "gsm8k", "--source", "/no/such", "--tagger", "x"), "--tagger has no effect on gsm8k"),
+        (("prepare", "webshop", "--source", "/no/such"), "/no/such does not exist (looked for items_shuffle.json"),
+        (("prepare", "webshop", "--source", "/no/such", "--split", "test"), "--split has no effect on webshop"),
+        (("download", "webshp"), "Did you mean 'webshop'"),
+        (("download", "webshop", "--split", "test"), "--split has no effect on webshop"),
+        (("download", "gsm8k", "--size", "full"), "--size has no effect on gsm8k"),
+        (("download", "gsm8k", "--split", "dev"), "'train', 'test'"),
     ],
 )
 def test_an_error_is_one_line_and_exit_code_2(arguments: tuple[str, ...], message: str) -> None:
@@ -65,3 +73,18 @@ def test_prepare_says_what_it_wrote(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert f"{tmp_path / 'out' / 'train.parquet'}: 1 tasks" in done.stdout
     assert "skipped:" in done.stdout
+
+
+def test_prepare_webshop_says_what_it_read_and_wrote(tmp_path: Path) -> None:
+    rows = [{"asin": "B1", "name": "Tea", "instruction": "Find tea", "title_nouns": ["tea"]}, {"name": "no asin"}]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    arguments = ("prepare", "webshop", "--source", str(tmp_path / "mine.jsonl"), "--out", str(tmp_path / "out"))
+    refused = run(*arguments)
+    assert (refused.returncode, "line 2, field 'asin'" in refused.stderr) == (2, True)
+    done = run(*arguments, "--on-bad-row", "skip")
+    assert done.returncode == 0, done.stderr
+    assert "mine.jsonl: " in done.stdout
+    assert f"{tmp_path / 'out' / 'catalogue.jsonl.gz'}: 1 products" in done.stdout
+    assert "skipped:" in done.stdout
+    played = run("play", "agentr1/WebShop-v0", "--set", f"data={tmp_path / 'out'}", stdin=":expert\n" * 4)
+    assert "success (buy now)" in played.stdout, played.stderr

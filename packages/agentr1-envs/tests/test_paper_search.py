@@ -254,6 +254,24 @@ def test_real_questions_over_9293_papers(make: Any, expert: Any, shared_data: Pa
     assert "no paper [186]" in tutorials.step(expand("186"))[0]
 
 
+def test_ten_papers_a_search_thirty_references_an_expansion(make: Any, shared_data: Path, tmp_path: Path) -> None:
+    env = make("agentr1/PaperSearch-v0", data=shared_data / "papers", split="test", kind="SPARBench", drop_below=0.0)
+    env.reset(seed=0)
+    assert env.step(search("language model"))[4]["new_papers"] == 10
+    cited = [f"C{number}" for number in range(40)]
+    rows = [{"id": "S", "title": "Survey of tides", "abstract": "", "references": cited}]
+    rows += [
+        {"id": name, "title": f"Tides {'abcdefghij'[n // 10] + 'abcdefghij'[n % 10]}"} for n, name in enumerate(cited)
+    ]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "test.jsonl").write_text(json.dumps({"query": "Tides?", "gold": ["C0"]}))
+    env = make("agentr1/PaperSearch-v0", data=tmp_path, split="test", shown_new=40)
+    env.reset(seed=0)
+    assert env.step(search("survey"))[4]["pool_size"] == 1
+    state, *_, info = env.step(expand("S"))
+    assert (info["new_papers"], "[C29]" in state, "[C30]" in state) == (30, True, False)
+
+
 def test_real_citations_are_followed(make: Any, shared_data: Path) -> None:
     env = make("agentr1/PaperSearch-v0", data=shared_data / "acl_citegraph", split="test", kind="reference list")
     assert len(env.task_ids) == 256

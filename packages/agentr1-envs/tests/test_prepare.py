@@ -131,5 +131,20 @@ def test_sources_that_tell_too_little(tmp_path: Path) -> None:
     assert find_sources(GSM8K, unclear, "train") == {"train": [unclear]}
     with pytest.raises(DataNotFoundError, match="no such file"):
         find_sources(GSM8K, tmp_path / "nowhere", None)
+    with pytest.raises(SettingError, match="'train', 'dev', 'test'"):
+        find_sources(HOTPOTQA, unclear, "tset")
     with pytest.raises(DataNotFoundError, match="holds no file of hotpotqa"):
         find_sources(HOTPOTQA, tmp_path, None)
+
+
+def test_a_test_split_is_taken_where_there_is_no_other(tmp_path: Path, shared_data: Path, make: Any) -> None:
+    sources = find_sources(HOTPOTQA, shared_data / "bamboogle", None)
+    assert list(sources) == ["test"]
+    corpus = shared_data / "2wikimultihopqa" / "corpus.jsonl"
+    written, passages = prepare(HOTPOTQA, sources, tmp_path, corpus=corpus)
+    assert ([(part.split, part.tasks) for part in written], passages) == ([("test", 125)], 8651)
+    env = make("agentr1/HotpotQA-v0", data=tmp_path, split="test")
+    assert env.tasks.tasks == load_tasks(HOTPOTQA, "test", shared_data / "bamboogle").tasks
+    rows_of(tmp_path / "train.jsonl", [{"question": "q", "answer": "a"}])
+    rows_of(tmp_path / "test.jsonl", [{"question": "no answer"}])
+    assert list(find_sources(HOTPOTQA, tmp_path, None)) == ["train"]

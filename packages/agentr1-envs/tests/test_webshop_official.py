@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 from agentr1_envs.errors import DataMismatchError, DataNotFoundError, DataRowError, SettingError
 from agentr1_envs.webshop import official
-from agentr1_envs.webshop.official import Published, find_official, read_official, verify
+from agentr1_envs.webshop.official import (
+    PAIRS,
+    PUBLISHED,
+    FileRecord,
+    Published,
+    find_official,
+    official_products,
+    read_official,
+    verify,
+)
 
 ITEM = {
     "asin": "B1",
@@ -96,15 +105,27 @@ def test_files_of_another_shape_are_refused(folder: Path) -> None:
         path.write_text(content)
         with pytest.raises(SettingError, match=message):
             read_official(path)
+    path.write_text("[]")
+    for content, message in (("[]", "needs an object by asin"), ("{", "is no JSON")):
+        (folder / "items_ins_v2_1000.json").write_text(content)
+        with pytest.raises(SettingError, match=message):
+            read_official(path)
+
+
+def test_bad_entries_can_be_left_out(folder: Path) -> None:
+    (folder / "items_shuffle_1000.json").write_text(json.dumps([{"asin": "B9", "name": 3}, 7, ITEM]))
+    skipped: list[str] = []
+    products = list(official_products(folder / "items_shuffle_1000.json", skipped))
+    assert [product.asin for product in products] == ["B1"]
+    assert [line.split(", ")[1] for line in skipped] == ["line 1", "line 2"]
 
 
 def test_size_and_checksum_are_compared(tmp_path: Path) -> None:
     path = tmp_path / "items.json"
     path.write_bytes(b"[]")
     right = hashlib.sha256(b"[]").hexdigest()
-    assert verify(path, Published(2, right))
-    assert verify(path, Published(size=2))
-    assert not verify(path, Published())
+    assert verify(path, Published(2, right)) == FileRecord("items.json", 2, right, published=True)
+    assert verify(path, Published(size=2)) == verify(path) == FileRecord("items.json", 2, right, published=False)
     with pytest.raises(DataMismatchError, match="2 bytes, the published file 1,000"):
         verify(path, Published(1000, right))
     with pytest.raises(DataMismatchError, match=f"sha256 {right}"):
@@ -116,3 +137,20 @@ def test_a_changed_copy_of_a_known_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "items_shuffle_1000.json").write_text("[]")
     with pytest.raises(DataMismatchError, match="147,099"):
         read_official(tmp_path / "items_shuffle_1000.json")
+
+
+def test_every_official_file_is_known() -> None:
+    assert set(PUBLISHED) == {*PAIRS, *PAIRS.values(), official.HUMAN}
+    for known in PUBLISHED.values():
+        assert known.size
+        assert known.sha256 is not None
+        assert int(known.sha256, 16).bit_length() <= 256
+        assert len(known.sha256) == 64
+    assert len({known.sha256 for known in PUBLISHED.values()}) == len({k.drive_id for k in PUBLISHED.values()}) == 5
+
+
+def test_the_published_run_is_that_of_a_file_known_here(small_set: Path) -> None:
+    """What is known of the instruction file is what the real data's own notes say of it."""
+    notes = (small_set / "PROVENANCE.md").read_text(encoding="utf-8")
+    known = PUBLISHED["items_ins_v2_1000.json"]
+    assert f"{known.size:,} bytes, sha256 {known.sha256}" in notes

@@ -4,7 +4,15 @@ from typing import Any
 import pytest
 from agentr1_envs.errors import DataRowError
 from agentr1_envs.rows import Row
-from agentr1_envs.webshop.products import Product, clean_options, parse_pricing, read_product, unique_products
+from agentr1_envs.webshop.products import (
+    HumanInstruction,
+    Product,
+    clean_options,
+    parse_pricing,
+    product_row,
+    read_product,
+    unique_products,
+)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +42,16 @@ def test_options_are_cleaned() -> None:
 def test_products_that_are_left_out() -> None:
     given = [Product("nan", "x"), Product("B1", "first"), Product("B1", "second"), Product("B1234567890", "long")]
     assert [product.title for product in unique_products(given)] == ["first"]
+
+
+def test_a_product_is_read_back_from_its_row() -> None:
+    asked = (HumanInstruction("tea.", ("fresh",), ("big",)),)
+    whole = Product(
+        "B1", "Tea", "Good.", ("One",), (4.5, 7.0), "grocery", "A \u203a B", "tea", {"size": ("s | m", "s | m")},
+        ("fresh",), "Find tea", ("fresh",), asked, ("tea",),
+    )  # fmt: skip
+    for product in (whole, Product("B2", "Cup")):
+        assert read_product(Row(Path("shop.jsonl"), 1, product_row(product))) == product
 
 
 def test_the_document_of_a_product() -> None:

@@ -17,7 +17,7 @@ from agentr1_envs.alfworld.games import SPLITS as GAME_SPLITS
 from agentr1_envs.alfworld.games import find_games
 from agentr1_envs.alfworld.sample.bundled import BUNDLED_SPLITS
 from agentr1_envs.alfworld.sample.generate import write_games
-from agentr1_envs.datasets import DATASETS, find_dataset
+from agentr1_envs.datasets import DATASETS, SHOP, find_dataset
 from agentr1_envs.download import download as fetch
 from agentr1_envs.errors import EnvsError, SettingError, did_you_mean, require_choice
 from agentr1_envs.loader import BUNDLED, OnBadRow, find_file, user_folder
@@ -26,6 +26,10 @@ from agentr1_envs.prepare import Prepared, find_sources
 from agentr1_envs.prepare import prepare as write_files
 from agentr1_envs.registration import ENTRY_POINTS, register_envs
 from agentr1_envs.webshop.catalogue import find_catalogue
+from agentr1_envs.webshop.download import fetch_official
+from agentr1_envs.webshop.official import ShopSize
+from agentr1_envs.webshop.prepare import prepare_catalogue
+from agentr1_envs.webshop.prepared import PreparedCatalogue
 
 _OUT = Console()
 _ERRORS = Console(stderr=True)
@@ -86,32 +90,51 @@ def prepare(
     split: str | None = None,
     corpus: Path | None = None,
     on_bad_row: OnBadRow = "refuse",
+    tagger: str | None = None,
 ) -> None:
-    """Turn official files into the parquet files (and corpus) the environments read.
+    """Turn official files into what the environments read: parquet files and a corpus, or WebShop's catalogue.
 
     Args:
-        task: gsm8k or hotpotqa.
+        task: gsm8k, hotpotqa or webshop.
         source: An official file (jsonl, json or parquet), or a folder of them.
         out: Folder to write to; by default the user's data folder, where the environments look.
         split: Only this split; needed for a file whose name does not tell it.
         corpus: A corpus to bring along; by default it is gathered from the paragraphs of the questions.
         on_bad_row: Refuse files with bad rows, or skip those rows and say which.
+        tagger: WebShop only: the spaCy pipeline that finds the nouns of titles, by default en_core_web_sm.
     """
-    dataset = find_dataset(task)
-    sources = find_sources(dataset, source.expanduser(), split)
     place = (out or user_folder() / task).expanduser()
+    if task == SHOP:
+        _refuse(task, split=split, corpus=corpus)
+        _report_shop(prepare_catalogue(source.expanduser(), place, tagger=tagger, on_bad_row=on_bad_row))
+        return
+    dataset = find_dataset(task)
+    _refuse(task, tagger=tagger)
+    sources = find_sources(dataset, source.expanduser(), split)
     _report(*write_files(dataset, sources, place, corpus=corpus, on_bad_row=on_bad_row), place)
 
 
-def download(task: Annotated[str, tyro.conf.Positional], /, out: Path | None = None, split: str | None = None) -> None:
-    """Fetch the official files of a task from the Hugging Face hub and prepare them.
+def download(
+    task: Annotated[str, tyro.conf.Positional],
+    /,
+    out: Path | None = None,
+    split: str | None = None,
+    size: ShopSize | None = None,
+) -> None:
+    """Fetch the official files of a task (Hugging Face hub; WebShop: Google Drive) and prepare them.
 
     Args:
-        task: gsm8k or hotpotqa.
+        task: gsm8k, hotpotqa or webshop.
         out: Folder to write to; by default the user's data folder, where the environments look.
         split: Only this split.
+        size: WebShop only: small (1,000 products, 10 MB, the default) or full (1.18 million, 5.7 GB).
     """
     place = (out or user_folder() / task).expanduser()
+    if task == SHOP:
+        _refuse(task, split=split)
+        _report_shop(prepare_catalogue(fetch_official(place / "official", size or "small"), place))
+        return
+    _refuse(task, size=size)
     _report(*fetch(find_dataset(task), place, split), place)
 
 
@@ -152,6 +175,9 @@ def main() -> None:
     except (EnvsError, gymnasium.error.Error) as error:
         _ERRORS.print(f"error: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(2)
+    except KeyboardInterrupt:
+        _ERRORS.print("interrupted; files appear whole or not at all, and the same command may be run again")
+        sys.exit(130)
 
 
 def _report(written: list[Prepared], passages: int, place: Path) -> None:
@@ -164,6 +190,23 @@ def _report(written: list[Prepared], passages: int, place: Path) -> None:
     if passages:
         folder = place.parent if place.suffix == ".parquet" else place
         _OUT.print(f"{folder / 'corpus.jsonl'}: {passages} passages", soft_wrap=True)
+
+
+def _report_shop(made: PreparedCatalogue) -> None:
+    for source in made.sources:
+        known = "as published" if source.published else "no published checksum is known"
+        _OUT.print(f"{source.name}: {source.size:,} bytes, sha256 {source.sha256} ({known})", soft_wrap=True)
+    nouns = f", nouns by {made.tagger}" if made.tagger else ""
+    _OUT.print(f"{made.path}: {made.products:,} products{nouns}", soft_wrap=True)
+    for line in made.skipped:
+        _OUT.print(f"  skipped: {line}", markup=False, soft_wrap=True)
+
+
+def _refuse(task: str, **given: object) -> None:
+    """Raise SettingError for an option that this task does not have."""
+    for name, value in given.items():
+        if value is not None:
+            raise SettingError(f"--{name} has no effect on {task}.")
 
 
 def _setting(item: str) -> tuple[str, Any]:

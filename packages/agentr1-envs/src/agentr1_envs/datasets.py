@@ -72,19 +72,21 @@ PAPERS = Dataset(
     data_source="agentr1/papers",
 )
 
+SHOP = "webshop"
+"""Not among `DATASETS`: a catalogue has no rows of questions, so `webshop/prepare.py` and `download.py` serve it."""
+
 DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in (GSM8K, HOTPOTQA, PAPERS)}
 
 
 def find_dataset(name: str) -> Dataset:
-    """The dataset of this name, of those that `prepare` and `download` know.
+    """The dataset of this name, of those that `prepare` and `download` know; the shop aside.
 
     Raises:
         SettingError: there is none.
     """
     prepared = [known.name for known in DATASETS.values() if known.hub]
+    legal = [*prepared, SHOP]
     if name not in prepared:
         asis = f" The files of {name} are read as they are: pass data=FOLDER." if name in DATASETS else ""
-        raise SettingError(
-            f"Task {name!r} is not known; legal: {', '.join(prepared)}.{asis or did_you_mean(name, prepared)}"
-        )
+        raise SettingError(f"Task {name!r} is not known; legal: {', '.join(legal)}.{asis or did_you_mean(name, legal)}")
     return DATASETS[name]

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from agentr1_envs.errors import DependencyMissingError, DownloadError
+from agentr1_envs.errors import DependencyMissingError, DownloadError, require_choice
 from agentr1_envs.loader import Dataset
 from agentr1_envs.prepare import Prepared, prepare
 
@@ -28,13 +28,16 @@ def download(dataset: Dataset, out: Path, split: str | None = None) -> tuple[lis
 
     Raises:
         DependencyMissingError: `huggingface_hub` is not installed. DownloadError: no network, or the hub refuses.
+        SettingError: an unknown split.
     """
     hub, files = _hub(), dataset.hub
     if files is None:
         raise DownloadError(f"The files of {dataset.name} are on no hub; pass data=FOLDER to the environment.")
+    if split is not None:
+        require_choice("--split", split, (name for name, _ in files.files))
     sources: dict[str, list[Path]] = {}
     try:
-        _check_network(import_module("huggingface_hub.constants").ENDPOINT)
+        check_network(import_module("huggingface_hub.constants").ENDPOINT)
         names: list[str] = hub.list_repo_files(files.repository, repo_type="dataset")
         for of_split, pattern in files.files:
             if split is not None and of_split != split:
@@ -57,8 +60,12 @@ def download(dataset: Dataset, out: Path, split: str | None = None) -> tuple[lis
     return prepare(dataset, sources, out)
 
 
-def _check_network(endpoint: str) -> None:
-    """Fail at once where the hub's name cannot be resolved; its client would try again for half a minute."""
+def check_network(endpoint: str) -> None:
+    """Fail at once where the host's name cannot be resolved; its client would try again for half a minute.
+
+    Raises:
+        OSError: it cannot.
+    """
     host = urlsplit(endpoint).hostname
     if host and not getproxies():
         getaddrinfo(host, 443)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentr1_envs.corpus import check_corpus_path, read_passages
-from agentr1_envs.errors import DataNotFoundError, SettingError
+from agentr1_envs.errors import DataNotFoundError, SettingError, require_choice
 from agentr1_envs.loader import CORPUS_NAME, Dataset, OnBadRow, in_folder, read_tasks
 from agentr1_envs.prepared_rows import AGENT_NAME
 from agentr1_envs.scorers import hotpot_normalise
@@ -43,17 +43,23 @@ def find_sources(dataset: Dataset, source: Path, split: str | None) -> dict[str,
         split: only this split; for a file None means the split its name contains.
 
     Raises:
-        DataNotFoundError: nothing is there. SettingError: a file whose split cannot be told.
+        DataNotFoundError: nothing is there. SettingError: an unknown split, or a file whose split cannot be told.
     """
+    legal = (*dataset.splits, *dataset.further_splits)
+    if split is not None:
+        require_choice("--split", split, legal)
     if source.is_file():
-        named = [known for known in dataset.splits if known in source.stem.lower()]
+        named = [known for known in legal if known in source.stem.lower()]
         if split is None and len(named) != 1:
-            raise SettingError(f"{source}: its name does not tell the split; pass --split {'|'.join(dataset.splits)}.")
+            raise SettingError(f"{source}: its name does not tell the split; pass --split {'|'.join(legal)}.")
         return {split or named[0]: [source]}
     if not source.is_dir():
         raise DataNotFoundError(f"--source {source}: there is no such file or folder ({source.absolute()}).")
     wanted = dataset.splits if split is None else (split,)
     found = {name: path for name in wanted if (path := in_folder(dataset, name, source)) is not None}
+    if not found and split is None:  # a test split without answers often lies beside the others, and is left alone
+        wanted = legal
+        found = {name: path for name in wanted if (path := in_folder(dataset, name, source)) is not None}
     if not found:
         official = ", ".join(name for _, name in dataset.official)
         raise DataNotFoundError(

@@ -20,8 +20,9 @@ from agentr1_envs.once import OncePerProcess
 from agentr1_envs.rows import Row
 from agentr1_envs.samples import small_shop
 from agentr1_envs.webshop.index_store import stored_index
-from agentr1_envs.webshop.nouns import check_nouns
+from agentr1_envs.webshop.nouns import check_nouns, title_nouns
 from agentr1_envs.webshop.official import PAIRS, find_official, read_official
+from agentr1_envs.webshop.prepared import check_prepared
 from agentr1_envs.webshop.products import Product, read_product, unique_products
 from agentr1_envs.webshop.search_index import SearchIndex, build_index
 
@@ -43,6 +44,12 @@ class Catalogue:
     """Over the products by asin, since that is how the published search orders equal scores."""
     source: str
     """Where they came from: a path, or "bundled sample"."""
+    tagger: str = ""
+    """The spaCy pipeline that finds the nouns of titles which bring none; empty when every title does."""
+
+    def nouns(self, product: Product) -> tuple[str, ...]:
+        """Lower-case nouns of a product's title, in order, with repeats."""
+        return title_nouns(product, self.tagger)
 
     @cached_property
     def by_asin(self) -> dict[str, Product]:
@@ -68,25 +75,30 @@ def find_catalogue(data: str | os.PathLike[str] | None) -> Path | None:
         if str(data) == BUNDLED:
             return None
         place = Path(data).expanduser()
-        return _in_place(place) or _missing(place, f"data={str(data)!r}")
+        return catalogue_in(place) or _missing(place, f"data={str(data)!r}")
     if configured := os.environ.get(ENVIRONMENT_VARIABLE):
         folder = Path(configured).expanduser()
         if not folder.is_dir() or (folder / NAME).is_dir():
             place = folder / NAME
-            return _in_place(place) or _missing(place, f"{ENVIRONMENT_VARIABLE}={configured!r}")
-    return _in_place(user_folder() / NAME)
+            return catalogue_in(place) or _missing(place, f"{ENVIRONMENT_VARIABLE}={configured!r}")
+    return catalogue_in(user_folder() / NAME)
 
 
-def open_catalogue(path: Path | None) -> Catalogue:
+def open_catalogue(path: Path | None, tagger: str | None = None) -> Catalogue:
     """The catalogue of a file that `find_catalogue` gave; opened once a process.
 
+    Args:
+        path: the file; None opens the bundled one.
+        tagger: the spaCy pipeline for titles without nouns, see `find_tagger`.
+
     Raises:
-        DataRowError: a bad row. DependencyMissingError: nouns are missing and spaCy is too.
+        DataRowError: a bad row. DataMismatchError: the file is not the one that was published or prepared.
+        DependencyMissingError: nouns are missing and spaCy is too. SettingError: `tagger` has no effect.
     """
     if path is None:
-        return _OPENED.get(BUNDLED, _open_bundled)
+        return _OPENED.get((BUNDLED, tagger), lambda: _open_bundled(tagger))
     status = path.stat()
-    return _OPENED.get((path, status.st_mtime_ns, status.st_size), lambda: _open_file(path))
+    return _OPENED.get((path, status.st_mtime_ns, status.st_size, tagger), lambda: _open_file(path, tagger))
 
 
 def read_catalogue(path: Path) -> tuple[Product, ...]:
@@ -95,17 +107,42 @@ def read_catalogue(path: Path) -> tuple[Product, ...]:
     Raises:
         DataRowError: a bad row. SettingError: there is no row, or the file is of another kind.
     """
-    if not path.name.endswith(_SUFFIXES):
-        raise SettingError(
-            f"{path}: a catalogue is a file {' or '.join('*' + suffix for suffix in _SUFFIXES)}, or {', '.join(PAIRS)}."
-        )
-    products = unique_products(read_product(row) for row in _rows(path))
+    products = tuple(own_products(path))
     if not products:
         raise SettingError(f"{path} holds no product.")
     return products
 
 
-def _rows(path: Path) -> Iterator[Row]:
+def own_products(path: Path, skipped: list[str] | None = None) -> Iterator[Product]:
+    """The products of a catalogue file one after another.
+
+    Args:
+        path: the file.
+        skipped: where bad rows are noted, a line each, and left out; None refuses them.
+
+    Raises:
+        DataRowError: a bad row. SettingError: the file is of another kind.
+    """
+    if not path.name.endswith(_SUFFIXES):
+        raise SettingError(
+            f"{path}: a catalogue is a file {' or '.join('*' + suffix for suffix in _SUFFIXES)}, or {', '.join(PAIRS)}."
+        )
+
+    def products() -> Iterator[Product]:
+        for row in _rows(path):
+            try:
+                if isinstance(row, DataRowError):
+                    raise row
+                yield read_product(row)
+            except DataRowError as error:
+                if skipped is None:
+                    raise
+                skipped.append(str(error))
+
+    return unique_products(products())
+
+
+def _rows(path: Path) -> Iterator[Row | DataRowError]:
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
@@ -113,26 +150,30 @@ def _rows(path: Path) -> Iterator[Row]:
             try:
                 item: Any = json.loads(line)
             except (json.JSONDecodeError, UnicodeDecodeError) as error:
-                raise DataRowError(path, number, "(whole line)", f"is no JSON: {error}") from error
-            if not isinstance(item, dict):
-                raise DataRowError(path, number, "(whole line)", f"needs an object, found {type(item).__name__}.")
-            yield Row(path, number, cast("dict[str, Any]", item))
+                yield DataRowError(path, number, "(whole line)", f"is no JSON: {error}")
+                continue
+            if isinstance(item, dict):
+                yield Row(path, number, cast("dict[str, Any]", item))
+            else:
+                yield DataRowError(path, number, "(whole line)", f"needs an object, found {type(item).__name__}.")
 
 
-def _open_bundled() -> Catalogue:
+def _open_bundled(tagger: str | None) -> Catalogue:
     rows = enumerate(small_shop.products(), start=1)
-    products = unique_products(read_product(Row(Path(BUNDLED), number, fields)) for number, fields in rows)
+    products = tuple(unique_products(read_product(Row(Path(BUNDLED), number, fields)) for number, fields in rows))
+    check_nouns(products, tagger)
     return Catalogue(products, _index(products), f"{BUNDLED} sample")
 
 
-def _open_file(path: Path) -> Catalogue:
+def _open_file(path: Path, tagger: str | None = None) -> Catalogue:
+    check_prepared(path)
     products = read_official(path) if path.name in PAIRS else read_catalogue(path)
-    check_nouns(products)
+    found = check_nouns(products, tagger)
     if len(products) < LARGE:
-        return Catalogue(products, _index(products), str(path))
+        return Catalogue(products, _index(products), str(path), found)
     status = path.stat()
     name = hashlib.sha256(f"{path} {status.st_size} {status.st_mtime_ns}".encode()).hexdigest()[:16]
-    return Catalogue(products, stored_index(name, lambda: _index(products)), str(path))
+    return Catalogue(products, stored_index(name, lambda: _index(products)), str(path), found)
 
 
 def _index(products: tuple[Product, ...]) -> SearchIndex:
@@ -143,7 +184,7 @@ def _sorted(products: Iterable[Product]) -> list[Product]:
     return sorted(products, key=lambda product: product.asin)
 
 
-def _in_place(place: Path) -> Path | None:
+def catalogue_in(place: Path) -> Path | None:
     """The catalogue a file or folder holds; None without one."""
     if place.is_file():
         return place.resolve()
@@ -162,6 +203,7 @@ def _missing(place: Path, given: str) -> NoReturn:
     what = "holds no catalogue" if place.is_dir() else "does not exist"
     raise DataNotFoundError(
         f"{given}: {place.absolute()} {what} (looked for {', '.join((*OWN_NAMES, *PAIRS))}, or one file "
-        f"*.jsonl). data='{BUNDLED}' plays in the project's own small shop; the guide on WebShop tells which the "
-        "official files are and how to write a catalogue."
+        f"*.jsonl). Fetch it with `agentr1-envs download {NAME} --out {place}`, or make it from files you have with "
+        f"`agentr1-envs prepare {NAME} --source PATH --out {place}`; data='{BUNDLED}' plays in the project's own small "
+        "shop."
     )

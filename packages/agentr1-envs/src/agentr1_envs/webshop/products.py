@@ -6,7 +6,7 @@ A row has `asin`; `name`, `description`, `bullets`, `pricing` (one number, or th
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -78,13 +78,13 @@ def clean_options(options: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, 
     }
 
 
-def unique_products(products: Iterable[Product]) -> tuple[Product, ...]:
+def unique_products(products: Iterable[Product]) -> Iterator[Product]:
     """The products the benchmark keeps: no asin "nan", none longer than ten characters, the first of each asin."""
-    kept: dict[str, Product] = {}
+    seen: set[str] = set()
     for product in products:
-        if product.asin != "nan" and len(product.asin) <= LONGEST_ASIN:
-            kept.setdefault(product.asin, product)
-    return tuple(kept.values())
+        if product.asin != "nan" and len(product.asin) <= LONGEST_ASIN and product.asin not in seen:
+            seen.add(product.asin)
+            yield product
 
 
 def read_product(row: Row) -> Product:
@@ -110,6 +110,34 @@ def read_product(row: Row) -> Product:
         human_instructions=human_instructions(row, "human_instructions"),
         nouns=text_list(row, "title_nouns") if row.has("title_nouns") else None,
     )
+
+
+def product_row(product: Product) -> dict[str, Any]:
+    """The row of a catalogue file that `read_product` reads back as this product."""
+    asked = [
+        {
+            "instruction": human.text,
+            "instruction_attributes": list(human.attributes),
+            "instruction_options": list(human.options),
+        }
+        for human in product.human_instructions
+    ]
+    row: dict[str, Any] = {
+        "asin": product.asin,
+        "name": product.title,
+        "description": product.description,
+        "bullets": list(product.bullets),
+        "pricing": list(product.pricing),
+        "category": product.category,
+        "product_category": product.product_category,
+        "query": product.query,
+        "options": {name: list(values) for name, values in product.options.items()},
+        "attributes": list(product.attributes),
+        "instruction": product.instruction,
+        "instruction_attributes": list(product.instruction_attributes),
+        "human_instructions": asked,
+    }
+    return row if product.nouns is None else {**row, "title_nouns": list(product.nouns)}
 
 
 def human_instructions(row: Row, field: str) -> tuple[HumanInstruction, ...]:

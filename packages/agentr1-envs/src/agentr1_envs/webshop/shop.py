@@ -83,6 +83,7 @@ class ShopSource:
         data: str | os.PathLike[str] | None,
         goals: str | Sequence[Mapping[str, Any]],
         prices: Mapping[str, float] | None,
+        tagger: str | None = None,
     ) -> None:
         self._split = require_choice("split", split, SPLITS)
         self._path = find_catalogue(data)
@@ -90,7 +91,7 @@ class ShopSource:
             require_choice("goals", goals, GOAL_KINDS)
         elif not goals:
             raise SettingError(f"goals=() holds no goal; give some, or one of {', '.join(map(repr, GOAL_KINDS))}.")
-        self._goals, self._prices = goals, prices
+        self._goals, self._prices, self._tagger = goals, prices, tagger
 
     def __call__(self) -> TaskSet:
         return self.shop().split(self._split)
@@ -101,7 +102,7 @@ class ShopSource:
         Raises:
             SettingError: a price or a goal is of a product the shop does not sell.
         """
-        catalogue = open_catalogue(self._path)
+        catalogue = open_catalogue(self._path, self._tagger)
         goals = self._goals if isinstance(self._goals, str) else repr(self._goals)
         prices = None if self._prices is None else tuple(self._prices.items())
         return _SHOPS.get((catalogue, goals, prices), lambda: _open(catalogue, self._goals, self._prices))
