@@ -124,7 +124,7 @@ class Server:
 
 @pytest.fixture
 def start_server() -> Iterator[Callable[..., Server]]:
-    """Starts `agentr1-envs serve` with the arguments given, by default at a free port; kills what still runs at the end."""
+    """Starts `agentr1-envs serve` with the arguments given, by default at a free port; kills what runs at the end."""
     started: list[Server] = []
 
     def _start(*arguments: str) -> Server:

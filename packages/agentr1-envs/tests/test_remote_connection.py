@@ -25,7 +25,7 @@ def test_addresses(url: str, address: str) -> None:
 
 @pytest.mark.parametrize("url", ["", "host:8002", "ftp://host", "ws://", "ws://host?x=1"])
 def test_what_is_no_address_is_said(url: str) -> None:
-    with pytest.raises(SettingError, match="give one such as ws://127.0.0.1:8002"):
+    with pytest.raises(SettingError, match=r"give one such as ws://127\.0\.0\.1:8002"):
         socket_address(url)
 
 

@@ -307,7 +307,7 @@ def test_a_replay_that_differs_is_an_error_until_reset(serve_here: Any, remote: 
     env.reset(seed=1)
     env.step("go")
     expire()
-    with pytest.raises(ReplayError, match='"hello .*"goodbye'):
+    with pytest.raises(ReplayError, match=r'"hello .*"goodbye'):
         env.step("go")
     with pytest.raises(SessionLostError, match=r"call reset\(\)"):
         env.step("go")

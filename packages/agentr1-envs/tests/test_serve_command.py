@@ -33,10 +33,11 @@ def test_what_is_wrong_is_said_before_anybody_connects(env_id: str, settings: di
 
 
 def test_a_port_that_is_taken_is_one_line_and_exit_code_2(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(SystemExit) as ended:
+    with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         monkeypatch.setattr(sys, "argv", ["agentr1-envs", "serve", "agentr1/GSM8K-v0", "--port", port])
-        main()
+        with pytest.raises(SystemExit) as ended:
+            main()
     said = capsys.readouterr()
     assert (ended.value.code, said.out) == (2, "")
     assert said.err == (

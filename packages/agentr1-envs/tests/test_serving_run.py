@@ -51,7 +51,7 @@ def test_an_environment_that_hangs_does_not_keep_the_server(start_server: Any) -
 def test_a_port_that_is_none_is_said() -> None:
     with pytest.raises(SettingError, match="port 70000: a port is a number from 0 to 65535; choose"):
         run(object(), "127.0.0.1", 70000, "nothing", 1)  # type: ignore[arg-type]
-    with pytest.raises(SettingError, match="cannot listen on 203.0.113.1, port 0: .*another --host"):
+    with pytest.raises(SettingError, match=r"cannot listen on 203\.0\.113\.1, port 0: .*another --host"):
         run(object(), "203.0.113.1", 0, "nothing", 1)  # type: ignore[arg-type]
 
 

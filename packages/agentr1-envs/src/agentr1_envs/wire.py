@@ -24,7 +24,15 @@ from gymnasium import spaces
 from agentr1_envs.errors import WireError
 from agentr1_envs.spaces import Messages, Text
 
-_NUMBERS = frozenset("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split())
+_NUMBERS = frozenset(
+    (
+        "bool",
+        *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+        "float16",
+        "float32",
+        "float64",
+    )
+)
 
 
 def dumps(message: Any, what: str = "the message") -> str:

@@ -22,8 +22,8 @@ ON_DISCONNECT: tuple[OnDisconnect, ...] = ("error", "replay")
 _TRIES = 3
 _FIXED = ("env_id", "settings", "observation_space", "action_space")
 _REMEDY = (
-    "The episode is lost: call reset() to begin another, or make the environment with on_disconnect='replay', which takes an "
-    "episode up where it can."
+    "The episode is lost: call reset() to begin another, or make the environment with on_disconnect='replay', which "
+    "takes an episode up where it can."
 )
 
 
@@ -39,9 +39,9 @@ def remote(
     """An environment that is played elsewhere, by ``agentr1-envs serve``.
 
     ## Description
-    The environment of the server: its tasks, texts, rewards and errors, the same to the byte as if it were made here. What
-    it has of `system_prompt`, `tool_schemas`, `tools_in_template`, `stop`, `training_only`, `task_ids`, `demonstration`,
-    `expert`, `get_state` and `set_state` can be read and called here, too.
+    The environment of the server: its tasks, texts, rewards and errors, the same to the byte as if it were made here.
+    What it has of `system_prompt`, `tool_schemas`, `tools_in_template`, `stop`, `training_only`, `task_ids`,
+    `demonstration`, `expert`, `get_state` and `set_state` can be read and called here, too.
 
     ## Action Space
     The server's environment's: `Text`, the model's whole response.
@@ -62,9 +62,9 @@ def remote(
     ## Arguments
     * `url`: the address the server names, such as ``ws://127.0.0.1:8002`` (also wss, http, https).
     * `env_id`: what it must serve; another is an error.
-    * `on_disconnect`: what becomes of an episode whose session is gone. "error" raises `SessionLostError` at each call until
-      `reset`. "replay" plays it again in a new session, by its seed, options and actions, and goes on if every answer
-      is as it was, and raises `ReplayError` if not. A reset with a seed needs no session before it, and opens a new one.
+    * `on_disconnect`: what becomes of an episode whose session is gone. "error" raises `SessionLostError` at each call
+      until `reset`. "replay" plays it again in a new session, by its seed, options and actions, and goes on if every
+      answer is as it was, or raises `ReplayError`. A reset with a seed needs no session before it: it opens one.
     * `reconnect_seconds`: how long to try to reach a server that was there before; then `RemoteError`.
     * `token`: what the server asks for; by default the value of AGENTR1_ENVS_TOKEN.
     * `render_mode`: of the environment there; "human" is refused.

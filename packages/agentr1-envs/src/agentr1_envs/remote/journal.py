@@ -32,14 +32,14 @@ class Journal:
         """Play the episode in a new session.
 
         Raises:
-            ReplayError: something was answered that was not answered then. SessionLostError, RemoteError: see `session`.
+            ReplayError: something was answered that was not answered then. SessionLostError, RemoteError: of `session`.
         """
         for place, (asked, then) in enumerate(self._entries):
             now = _compared(session.ask(asked))
             if now != then:
                 raise ReplayError(
-                    f"The episode was lost with its server and cannot be taken up: played again, call {place} "
-                    f"({asked['do']}) gave another answer. {_difference(then, now)} Call reset() to begin another episode."
+                    f"The episode was lost with its session and cannot be taken up: played again, call {place} "
+                    f"({asked['do']}) gave another answer. {_difference(then, now)} Call reset() to begin another."
                 )
 
 

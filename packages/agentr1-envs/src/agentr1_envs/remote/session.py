@@ -1,8 +1,8 @@
 """RemoteSession: one session at a server, over as many connections as it takes.
 
-What is asked is numbered. When a connection breaks, another is made, the session is taken up by its id, and the same number is
-asked again: the server answers from what it kept, or as soon as the environment is done. A session that is gone at the server is
-gone here too; what then happens to the episode is not decided here.
+What is asked is numbered. When a connection breaks, another is made, the session is taken up by its id, and the same
+number is asked again: the server answers from what it kept, or as soon as the environment is done. A session that is
+gone at the server is gone here too; what then happens to the episode is not decided here.
 """
 
 import os
@@ -59,7 +59,7 @@ class RemoteSession:
             raise
 
     def ask(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """What the server answers: ``{"result": {...}}`` or ``{"error": ...}`` (of the environment, for `unpack_error`).
+        """What the server answers: ``{"result": {...}}``, or ``{"error": ...}`` of the environment's (`unpack_error`).
 
         Raises:
             SessionLostError: the session is gone. RemoteError: the server cannot be reached.
@@ -143,7 +143,8 @@ class RemoteSession:
                 if time.monotonic() >= until:
                     tried = f" for {seconds:g} s" if seconds else ""
                     raise RemoteError(
-                        f"No environment server answers at {self._url}{tried} ({error}); start one with: agentr1-envs serve ID"
+                        f"No environment server answers at {self._url}{tried} ({error}); start one with: "
+                        "agentr1-envs serve ID"
                     ) from None
             time.sleep(min(_PAUSES[min(attempt, len(_PAUSES) - 1)], max(0.0, until - time.monotonic())))
         raise AssertionError

@@ -5,13 +5,13 @@
 
 The first message begins or takes up a session; then each thing asked is answered, in order (see `calls`):
 
-    {"do": "open", "protocol": 1, "env_id": id, "render_mode": m}   {"number": 0, "result": {"session": s, "server": ..., ...}}
+    {"do": "open", "protocol": 1, "env_id": id, "render_mode": m}   {"number": 0, "result": {"session": s, ...}}
     {"do": "resume", "session": s}                                  {"number": 0, "result": {}}
-    {"number": n, "do": ...}                                        {"number": n, "result": {...}}, or {"number": n, "error": ...}
+    {"number": n, "do": ...}                                        {"number": n, "result": {...}}, or "error"
     {"do": "close"}                                                 {"number": null, "result": {}}; the session is over
 
-With a token the handshake must have `Authorization: Bearer TOKEN`, or its answer is 403. So it is with an `Origin`: that comes
-from a web page, which could otherwise play whatever listens on the machine of who looks at it.
+With a token the handshake must have `Authorization: Bearer TOKEN`, or its answer is 403. So it is with an `Origin`:
+that comes from a web page, which could otherwise play whatever listens on the machine of who looks at it.
 """
 
 import asyncio
@@ -165,9 +165,7 @@ class _Talk:
 
     def _check(self, protocol: object, env_id: str) -> None:
         if protocol != PROTOCOL:
-            raise RemoteError(
-                f"The server speaks protocol {PROTOCOL}, its client {protocol!r}: give both the same version of agentr1-envs."
-            )
+            raise RemoteError(f"The server speaks protocol {PROTOCOL}, its client {protocol!r}: give both one version.")
         if without_module(env_id) != without_module(self._env_id):
             raise RemoteError(f"The server serves {self._env_id!r}, not {env_id!r}.")
 

@@ -6,8 +6,8 @@
     {"do": "get", "name": attribute}                       {"value"}; of a method, what it returns
     {"do": "set_state", "state": {...}}                    {"value"}
 
-A reset without a seed goes on with the environment's generator. Its answer tells the generator's state before it, as `rng`; a
-reset that is sent such an `rng` starts from there, so that an episode can be played again in another process.
+A reset without a seed goes on with the environment's generator. Its answer tells the generator's state before it, as
+`rng`; a reset that is sent such an `rng` starts from there, so that an episode can be played again in another process.
 """
 
 import inspect

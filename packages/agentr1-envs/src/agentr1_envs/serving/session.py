@@ -1,8 +1,8 @@
 """Session: one environment, and the exchange with the one client that plays it.
 
-The client numbers what it asks. An answer is kept until the next number, so that a client whose connection broke asks the same
-number again and gets the same answer: nothing is done twice, and nothing is lost. Connections are the application's
-business; a session outlives them.
+The client numbers what it asks. An answer is kept until the next number, so that a client whose connection broke asks
+the same number again and gets the same answer: nothing is done twice, and nothing is lost. Connections are the
+application's business; a session outlives them.
 """
 
 import asyncio

@@ -32,8 +32,8 @@ class Sessions:
         """
         if len(self._open) >= self._limits.max_sessions:
             raise RemoteError(
-                f"The server has {len(self._open)} sessions and takes no more: close environments that are not used, wait for "
-                f"idle sessions to end after {self._limits.idle_seconds:g} s, or serve with a larger --max-sessions."
+                f"The server has {len(self._open)} sessions and takes no more: close environments not in use, "
+                f"wait for idle ones to end ({self._limits.idle_seconds:g} s), or serve with a larger --max-sessions."
             )
         session = Session(self._make_env, self._limits.step_seconds, self._told)
         self._open[session.id] = session
