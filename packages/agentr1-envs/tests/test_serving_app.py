@@ -91,6 +91,21 @@ def test_a_dropped_session_is_taken_up(serve_here: Any, dial: Any) -> None:
     assert third.ask(number=4, do="render")["result"]["value"] == "rendered 2"
 
 
+def test_who_leaves_in_the_middle_of_a_call_ends_the_session_if_it_said_so(
+    serve_here: Any, dial: Any, until: Any, capfd: Any
+) -> None:
+    url = serve_here(stranger)
+    line = dial(url)
+    line.ask(**OPEN)
+    line.ask(number=1, do="reset", seed=4, options=None)
+    line.socket.send(dumps({"number": 2, "do": "step", "action": "sleep 0.5"}))
+    line.socket.send(dumps({"do": "close"}))
+    line.socket.socket.shutdown(socket.SHUT_RDWR)
+    assert health(url)["sessions"] == 1
+    until(lambda: health(url)["sessions"] == 0)
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("first", "problem"),
     [

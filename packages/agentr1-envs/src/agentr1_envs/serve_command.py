@@ -62,8 +62,8 @@ def serve(
 
 def _maker(env_id: str, arguments: dict[str, Any]) -> MakeEnv:
     def make_env(render_mode: str | None) -> AnyEnv:
-        mode = {} if render_mode is None else {"render_mode": render_mode}
-        return gymnasium.make(env_id, disable_env_checker=True, **arguments, **mode)
+        kwargs = arguments if render_mode is None else {**arguments, "render_mode": render_mode}
+        return gymnasium.make(env_id, disable_env_checker=True, **kwargs)
 
     return make_env
 

@@ -40,8 +40,8 @@ def unpack_error(told: Mapping[str, Any]) -> Exception:
     name of the class it had.
     """
     match told:
-        case {"classes": [str(), *_] as classes, "args": list() | None as arguments, "text": str() as text}:
-            return _rebuild(classes, arguments, text)
+        case {"classes": [str(), *_], "args": list() | None, "text": str() as text}:
+            return _rebuild(told["classes"], told["args"], text)
         case _:
             return RemoteError(f"The server reported an error in a form that is not known: {str(dict(told))[:200]}.")
 

@@ -8,7 +8,7 @@ gone at the server is gone here too; what then happens to the episode is not dec
 import os
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from agentr1_envs.errors import RemoteError, SessionLostError, WireError
 from agentr1_envs.remote.connection import Connection, DroppedError
@@ -158,7 +158,7 @@ class RemoteSession:
         answer = loads(text)
         if not isinstance(answer, dict) or not {"result", "error"} & answer.keys():
             raise RemoteError(f"{self._url} is no environment server: it answered {text[:100]!r}.")
-        return answer
+        return cast("dict[str, Any]", answer)
 
     def _result(self, answer: Mapping[str, Any]) -> dict[str, Any]:
         """The result; raises the error there is instead."""

@@ -19,7 +19,7 @@ import contextlib
 import hmac
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from fastapi import FastAPI, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
@@ -35,6 +35,8 @@ from agentr1_envs.wire_protocol import ENDED, PROTOCOL, without_module
 GRACE_SECONDS = 5.0
 """How long the end of the server waits for environments to close."""
 _FIRST_MESSAGE_SECONDS = 30.0
+_GONE = (WebSocketDisconnect, RuntimeError)
+"""What a connection that has ended raises: the first when that is noticed, then the other."""
 
 
 @dataclass(frozen=True)
@@ -101,11 +103,10 @@ class _Talk:
             while session is not None and not session.ended:
                 await self._answer(session, await self._receive())
             await self._hang_up(session.ended if session else "there is no session")
-        except WebSocketDisconnect:
+        except _GONE:
             return
         except EnvsError as error:
-            with contextlib.suppress(WebSocketDisconnect):
-                await self._socket.send_text(refusal(error))
+            await self._send(refusal(error))
             await self._hang_up("see the message before")
         finally:
             if session is not None:
@@ -137,7 +138,7 @@ class _Talk:
         session, said = await self._sessions.open(render_mode)
         try:
             await self._socket.send_text(said)
-        except WebSocketDisconnect:  # the client never heard its id
+        except _GONE:  # the client never heard its id
             await self._sessions.end(session, "its client left before it began")
             raise
         if not session.is_open:
@@ -151,8 +152,12 @@ class _Talk:
             session.leave(self._hang_up)  # the answer goes first
             await self._sessions.end(session, "its client closed it")
         said = dumps({"number": None, "result": {}}) if closing else await session.ask(asked)
-        with contextlib.suppress(WebSocketDisconnect):  # a message before the end of the connection is still to be read
-            await self._socket.send_text(said)
+        await self._send(said)
+
+    async def _send(self, text: str) -> None:
+        """Send, if the client is still there; whether it is shows when the next message is read."""
+        with contextlib.suppress(*_GONE):
+            await self._socket.send_text(text)
 
     async def _receive(self) -> Mapping[str, Any]:
         message = await self._socket.receive()
@@ -161,7 +166,7 @@ class _Talk:
         asked = loads(message.get("text") or "null")
         if not isinstance(asked, dict):
             raise WireError("A message must be a JSON object, as text.")
-        return asked
+        return cast("dict[str, Any]", asked)
 
     def _check(self, protocol: object, env_id: str) -> None:
         if protocol != PROTOCOL:
@@ -170,7 +175,7 @@ class _Talk:
             raise RemoteError(f"The server serves {self._env_id!r}, not {env_id!r}.")
 
     async def _hang_up(self, reason: str) -> None:
-        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it may be gone already
+        with contextlib.suppress(*_GONE):
             await self._socket.close(ENDED, reason[:100])
 
 
