@@ -62,7 +62,7 @@ def serve(
 
 def _maker(env_id: str, arguments: dict[str, Any]) -> MakeEnv:
     def make_env(render_mode: str | None) -> AnyEnv:
-        kwargs = arguments if render_mode is None else {**arguments, "render_mode": render_mode}
+        kwargs: dict[str, Any] = arguments if render_mode is None else {**arguments, "render_mode": render_mode}
         return gymnasium.make(env_id, disable_env_checker=True, **kwargs)
 
     return make_env

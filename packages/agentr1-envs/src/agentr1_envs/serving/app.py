@@ -35,6 +35,7 @@ from agentr1_envs.wire_protocol import ENDED, PROTOCOL, without_module
 GRACE_SECONDS = 5.0
 """How long the end of the server waits for environments to close."""
 _FIRST_MESSAGE_SECONDS = 30.0
+_HANG_UP_SECONDS = 1.0
 _GONE = (WebSocketDisconnect, RuntimeError)
 """What a connection that has ended raises: the first when that is noticed, then the other."""
 
@@ -103,7 +104,7 @@ class _Talk:
             while session is not None and not session.ended:
                 await self._answer(session, await self._receive())
             await self._hang_up(session.ended if session else "there is no session")
-        except _GONE:
+        except WebSocketDisconnect:
             return
         except EnvsError as error:
             await self._send(refusal(error))
@@ -129,7 +130,7 @@ class _Talk:
             case {"do": "resume", "session": session_id}:
                 session = self._sessions.find(session_id)
                 await session.take(self._hang_up)
-                await self._socket.send_text(dumps({"number": 0, "result": {}}))
+                await self._send(dumps({"number": 0, "result": {}}))
                 return session
             case _:
                 raise WireError(f"The first message must open or resume a session, not: {str(dict(first))[:200]}.")
@@ -140,7 +141,7 @@ class _Talk:
             await self._socket.send_text(said)
         except _GONE:  # the client never heard its id
             await self._sessions.end(session, "its client left before it began")
-            raise
+            raise WebSocketDisconnect from None
         if not session.is_open:
             return None
         await session.take(self._hang_up)
@@ -175,8 +176,9 @@ class _Talk:
             raise RemoteError(f"The server serves {self._env_id!r}, not {env_id!r}.")
 
     async def _hang_up(self, reason: str) -> None:
-        with contextlib.suppress(*_GONE):
-            await self._socket.close(ENDED, reason[:100])
+        with contextlib.suppress(*_GONE, TimeoutError):
+            async with asyncio.timeout(_HANG_UP_SECONDS):  # a client that reads nothing keeps nobody waiting
+                await self._socket.close(ENDED, reason[:100])
 
 
 def _is_let_in(socket: WebSocket, token: str) -> bool:

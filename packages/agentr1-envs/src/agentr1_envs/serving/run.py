@@ -51,7 +51,6 @@ def server_config(app: FastAPI, max_message_bytes: int) -> uvicorn.Config:
         log_level="error",
         access_log=False,
         timeout_graceful_shutdown=1,  # its connections are closed already; the environments have their own time
-       ,
     )
 
 
