@@ -112,7 +112,8 @@ class RemoteEnv(gymnasium.Env[Any, str]):
         self.render_mode = render_mode
         self._journal = Journal() if on_disconnect == "replay" else None
         self._playing = False  # an episode has begun that could get lost
-        self._lost: str = ""
+        self._lost = ""
+        """What to say at each call until a reset; empty while there is a session, or can be another."""
         self._closed = False
         self._session = self._open(wait=False)
         self._fixed = _fixed(self._session)
@@ -179,7 +180,7 @@ class RemoteEnv(gymnasium.Env[Any, str]):
             self._lost = str(error)
             raise
         if answer.get("final"):
-            self._lost = unpack_error(answer["error"]).args[0]
+            self._lost = f"{unpack_error(answer['error'])} The episode is lost: call reset() to begin another."
         elif self._journal is not None:
             self._journal.note(asked, answer)
         if "error" in answer:
@@ -189,17 +190,15 @@ class RemoteEnv(gymnasium.Env[Any, str]):
     def _answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         if self._lost:
             if asked["do"] != "reset":
-                raise SessionLostError(f"{self._lost} The episode is lost: call reset() to begin another.")
-            self._reopen()
+                raise SessionLostError(self._lost)
+            self._reopen(anew=True)
         needs_episode = self._playing and not self._lost and (asked["do"] != "reset" or asked["seed"] is None)
         self._lost = ""
         recovering = False
         for _ in range(_TRIES):
             try:
                 if recovering:
-                    self._reopen()
-                    if needs_episode and self._journal is not None:
-                        self._journal.replay(self._session)
+                    self._reopen(anew=not needs_episode)
                 return self._session.ask(asked)
             except ReplayError:
                 raise
@@ -223,11 +222,11 @@ class RemoteEnv(gymnasium.Env[Any, str]):
         self._finalizer = weakref.finalize(self, session.abandon, "its environment is no longer used")
         return session
 
-    def _reopen(self) -> None:
-        """A new session in place of one that is gone.
+    def _reopen(self, *, anew: bool) -> None:
+        """A new session in place of one that is gone; unless it begins `anew`, the episode is played in it again.
 
         Raises:
-            RemoteError: the server cannot be reached, or serves something else now.
+            RemoteError: the server cannot be reached, or serves something else now. ReplayError: of the journal.
         """
         self._finalizer()
         session = self._open(wait=True)
@@ -235,6 +234,8 @@ class RemoteEnv(gymnasium.Env[Any, str]):
             self._finalizer()
             raise RemoteError(f"The server at {self._url} came back with other settings, or another version of them.")
         self._session = session
+        if self._journal is not None:
+            self._journal.clear() if anew else self._journal.replay(session)
 
 
 def _fixed(session: "RemoteSession") -> dict[str, Any]:

@@ -19,6 +19,10 @@ class Journal:
     def __len__(self) -> int:
         return len(self._entries)
 
+    def clear(self) -> None:
+        """Forget the episode."""
+        self._entries.clear()
+
     def note(self, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
         """Keep a call; a reset that went well forgets what was before."""
         if asked["do"] not in _CHANGES:

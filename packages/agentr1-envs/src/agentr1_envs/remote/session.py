@@ -47,16 +47,13 @@ class RemoteSession:
         self._connection: Connection | None = self._connect(reconnect_seconds if wait else 0.0)
         opening = {"do": "open", "protocol": PROTOCOL, "env_id": env_id, "render_mode": render_mode}
         try:
-            told = self._result(self._read(self._connection.ask(dumps(opening))))
-            self._id, self.description = str(told["session"]), told
-            self._max_bytes = int(told["max_message_bytes"])
+            self.description = self._result(self._read(self._connection.ask(dumps(opening))))
         except DroppedError as error:
             raise RemoteError(f"The server at {url} hung up before the session began: {error}.") from None
-        except KeyError as error:
-            raise RemoteError(f"{url} is no environment server: its answer has no {error}.") from None
         except BaseException:
             self._connection.close()
             raise
+        self._id, self._max_bytes = str(self.description["session"]), int(self.description["max_message_bytes"])
 
     def ask(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """What the server answers: ``{"result": {...}}``, or ``{"error": ...}`` of the environment's (`unpack_error`).
@@ -118,10 +115,7 @@ class RemoteSession:
         problem = ""
         for _ in range(_TRIES):
             try:
-                connection = self._resumed()
-                while (answer := self._read(connection.ask(text))).get("number") not in (self._number, None):
-                    pass
-                return answer
+                return self._read(self._resumed().ask(text))
             except DroppedError as error:
                 problem = str(error)
                 self._drop()
@@ -136,7 +130,8 @@ class RemoteSession:
 
     def _connect(self, seconds: float) -> Connection:
         until = time.monotonic() + seconds
-        for attempt in range(1_000_000):
+        attempt = 0
+        while True:
             try:
                 return Connection(self._url, self._token, _CONNECT_SECONDS)
             except DroppedError as error:
@@ -147,7 +142,7 @@ class RemoteSession:
                         "agentr1-envs serve ID"
                     ) from None
             time.sleep(min(_PAUSES[min(attempt, len(_PAUSES) - 1)], max(0.0, until - time.monotonic())))
-        raise AssertionError
+            attempt += 1
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
