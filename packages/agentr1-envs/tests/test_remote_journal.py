@@ -59,6 +59,8 @@ def test_only_what_changes_the_episode_is_kept_and_a_reset_forgets() -> None:
     assert len(journal) == 3
     journal, _ = played(RESET, GO, RESET)
     assert len(journal) == 1
+    journal.clear()
+    assert len(journal) == 0
 
 
 def test_what_the_caller_does_with_its_values_changes_nothing() -> None:

@@ -127,6 +127,14 @@ def test_an_interrupted_call_loses_the_session(serve_here: Any, session: Any, mo
         played.ask(GO)
 
 
+def test_what_making_the_environment_raised_is_raised(serve_here: Any, session: Any) -> None:
+    def broken(mode: str | None) -> Any:
+        raise KeyError("corpus")
+
+    with pytest.raises(KeyError, match="'corpus'"):
+        session(serve_here(broken))
+
+
 def test_a_refused_session_says_why(serve_here: Any, session: Any) -> None:
     url = serve_here(stranger, token="secret")
     with pytest.raises(RemoteError, match="token is missing"):
