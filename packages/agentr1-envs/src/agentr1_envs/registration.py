@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import gymnasium
 
+from agentr1_envs.errors import SettingError, did_you_mean
+
 ENTRY_POINTS = {
     "agentr1/ALFWorld-v0": "agentr1_envs.alfworld.env:alfworld",
     "agentr1/ALFWorldTools-v0": "agentr1_envs.alfworld.tools_env:alfworld_tools",
@@ -15,6 +17,7 @@ ENTRY_POINTS = {
     "agentr1/GSM8KOracle-v0": "agentr1_envs.gsm8k:gsm8k_oracle",
     "agentr1/HotpotQA-v0": "agentr1_envs.hotpotqa:hotpotqa",
     "agentr1/PaperSearch-v0": "agentr1_envs.paper_search:paper_search",
+    "agentr1/Remote-v0": "agentr1_envs.remote.env:remote",
     "agentr1/ToolEnv-v0": "agentr1_envs.tool_task:tool_task",
     "agentr1/WebShop-v0": "agentr1_envs.webshop.env:webshop",
 }
@@ -35,3 +38,13 @@ def register_envs() -> None:
                 order_enforce=False,
                 disable_env_checker=True,
             )
+
+
+def check_registered(env_id: str) -> None:
+    """Raise SettingError, with the nearest id, for one that nobody registered; of package:id Gymnasium finds out."""
+    register_envs()
+    if ":" not in env_id and env_id not in gymnasium.registry:
+        raise SettingError(
+            f"{env_id!r} is no registered environment; here are: {', '.join(ENTRY_POINTS)}."
+            f"{did_you_mean(env_id, ENTRY_POINTS)}"
+        )
