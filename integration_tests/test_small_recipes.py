@@ -1,7 +1,7 @@
 """Recipes for ALFWorld, WebShop and PaperSearch, each taken one update far on the bundled tasks with a tiny model.
 
-Those for a small machine run as they stand but for their sizes: supervised start, update, evaluations, export. Those for
-Qwen3-4B run with a tiny model in its place, on the CPU, so that what they say of the environment and the algorithm holds.
+Those for a small machine run as they stand but for their sizes: supervised start, update, evaluations, export. Those
+for Qwen3-4B run with a tiny model in its place, on the CPU, so that what they say of environment and algorithm holds.
 """
 
 from pathlib import Path
