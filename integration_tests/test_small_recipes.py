@@ -13,6 +13,7 @@ from agentr1_train.init_model import ModelShape, init_model_for
 from agentr1_train.tracking import read_events, read_rollouts
 from agentr1_train.trainer import train
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 RECIPES = Path(__file__).resolve().parent.parent / "packages" / "agentr1-train" / "recipes"
 SMALL = ("alfworld_gigpo_small", "papersearch_grpo_small", "webshop_grpo_small")
 LARGE = ("alfworld_gigpo_qwen3_4b", "papersearch_pspo_qwen3_4b", "webshop_steppo_qwen3_4b")
