@@ -27,6 +27,9 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
 }
 """Ids whose arguments and `info` depend on a mode; the others are made with no argument."""
+ELSEWHERE = frozenset({"agentr1/Remote-v0"})
+"""Ids that cannot be made alone; tests of their own hold what they accept and show."""
+ALONE = [env_id for env_id in agentr1_envs.ENTRY_POINTS if env_id not in ELSEWHERE]
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +50,11 @@ def _bundled_tasks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "no_user_data"))
 
 
-@pytest.mark.parametrize("env_id", agentr1_envs.ENTRY_POINTS)
+def test_only_what_is_played_elsewhere_needs_an_argument(pages: ModuleType) -> None:
+    assert {env_id for env_id, maker in pages.registered().items() if pages.needed(maker)} <= ELSEWHERE
+
+
+@pytest.mark.parametrize("env_id", ALONE)
 def test_info_keys_are_those_of_an_episode(env_id: str, pages: ModuleType) -> None:
     listed = pages.info_keys(pages.registered()[env_id])
     seen: dict[str, str] = {}
@@ -70,7 +77,7 @@ def _episode(env_id: str, kwargs: dict[str, Any]) -> Iterator[dict[str, Any]]:
     env.close()
 
 
-@pytest.mark.parametrize("env_id", agentr1_envs.ENTRY_POINTS)
+@pytest.mark.parametrize("env_id", ALONE)
 def test_arguments_are_those_that_are_accepted(env_id: str, pages: ModuleType) -> None:
     """Among the names that any environment takes, this one accepts those of its page and refuses the others."""
     makers = pages.registered()
@@ -92,7 +99,7 @@ def _accepts(env_id: str, name: str, parameter: inspect.Parameter | None) -> boo
 
 
 def test_a_docstring_that_lacks_something_is_told(pages: ModuleType) -> None:
-    def remote(url: str, *, seconds: float = 1.0, **settings: Any) -> None:
+    def remote(url: str = "", *, seconds: float = 1.0, **settings: Any) -> None:
         """Far away.
 
         ## Description

@@ -1,7 +1,7 @@
 """Recipes for ALFWorld, WebShop and PaperSearch, each taken one update far on the bundled tasks with a tiny model.
 
-Those for a small machine run as they stand but for their sizes: supervised start, update, evaluations, export. Those for
-Qwen3-4B run with a tiny model in its place, on the CPU, so that what they say of the environment and the algorithm holds.
+Those for a small machine run as they stand but for their sizes: supervised start, update, evaluations, export. Those
+for Qwen3-4B run with a tiny model in its place, on the CPU, so that what they say of environment and algorithm holds.
 """
 
 from pathlib import Path
@@ -13,6 +13,7 @@ from agentr1_train.init_model import ModelShape, init_model_for
 from agentr1_train.tracking import read_events, read_rollouts
 from agentr1_train.trainer import train
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 RECIPES = Path(__file__).resolve().parent.parent / "packages" / "agentr1-train" / "recipes"
 SMALL = ("alfworld_gigpo_small", "papersearch_grpo_small", "webshop_grpo_small")
 LARGE = ("alfworld_gigpo_qwen3_4b", "papersearch_pspo_qwen3_4b", "webshop_steppo_qwen3_4b")

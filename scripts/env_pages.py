@@ -58,6 +58,13 @@ def arguments(maker: Any) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(maker).parameters)
 
 
+def needed(maker: Any) -> list[str]:
+    """The arguments that have no default: such an environment cannot be made by its id alone."""
+    empty = inspect.Parameter.empty
+    kinds = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return [name for name, item in arguments(maker).items() if item.default is empty and item.kind not in kinds]
+
+
 def info_keys(maker: Any) -> dict[str, str]:
     """The keys listed under Info with their types, as in "* `em`, `f1` (float): ..."."""
     listed = sections(maker).get("Info", "")
@@ -74,7 +81,7 @@ def problems(env_id: str, maker: Any) -> Iterator[str]:
     for heading, body in found.items():
         if not body:
             yield f"{env_id}: nothing stands under {heading}."
-    if not info_keys(maker):
+    if not info_keys(maker) and not needed(maker):  # what needs an address or the like shows what it finds there
         yield f"{env_id}: Info lists no key; write a line for each, as in: * `success` (bool): what it means."
     if "```python" not in found.get("Example", ""):
         yield f"{env_id}: Example needs a python block."
@@ -159,6 +166,8 @@ def pages() -> dict[str, str]:
 
 
 def _value(value: object) -> str:
+    if value is inspect.Parameter.empty:
+        return "..."
     return f'"{value}"' if isinstance(value, str) else repr(value)
 
 
