@@ -16,6 +16,8 @@ from typing import Any
 import agentr1_envs
 import gymnasium
 import pytest
+from agentr1_envs.spaces import Text
+from agentr1_envs.vector import ThreadVectorEnv
 
 sys.path.append(str(Path(__file__).parent))  # tests and the servers they start import `served_toys`
 
@@ -200,3 +202,92 @@ def until_async() -> Callable[[Callable[[], bool]], Awaitable[None]]:
                 await asyncio.sleep(0.01)
 
     return _until
+
+
+# Vectors
+
+
+class Obeying(gymnasium.Env[str, str]):
+    """Does what the action says; `gate` holds what hangs."""
+
+    observation_space = Text()
+    action_space = Text()
+
+    def __init__(self, gate: threading.Event, made: list["Obeying"]) -> None:
+        self.gate, self.closed, self.order, self.mood = gate, False, "", "calm"
+        self.options: dict[str, Any] | None = None
+        made.append(self)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.options, self.steps = options, 0
+        self.obey((options or {}).get("reset", self.order))
+        self.draw = int(self.np_random.integers(10**6))
+        return f"opening {self.draw}", {"task_id": str(self.draw), "reward/task": 0.0, "success": False}
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        self.steps += 1
+        self.obey(action)
+        over = action == "end"
+        info = {"task_id": str(self.draw), "reward/task": 1.0, "success": over}
+        return f"{action} {self.steps}", 1.0, over, False, info
+
+    def obey(self, order: str) -> None:
+        if order == "hang":
+            self.gate.wait()
+        elif order == "sleep":
+            time.sleep(0.5)
+        elif order == "raise":
+            raise OSError("no corpus")
+        elif order == "exit":
+            raise SystemExit("leaving")
+
+    def close(self) -> None:
+        self.closed = True
+
+    def whistle(self) -> None:
+        self.obey(self.mood)
+
+    def render(self) -> str:
+        return self.mood
+
+
+@pytest.fixture
+def made() -> list[Obeying]:
+    """Every environment that was made, in order."""
+    return []
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Holds what hangs, until the test is over."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.fixture
+def obeying(made: list[Obeying], gate: threading.Event) -> Callable[[], Obeying]:
+    """Makes an obeying environment."""
+    return lambda: Obeying(gate, made)
+
+
+@pytest.fixture
+def vector(obeying: Callable[[], Obeying], gate: threading.Event) -> Iterator[Callable[..., ThreadVectorEnv]]:
+    """Makes vectors of obeying environments, and closes them after the test."""
+    vectors: list[ThreadVectorEnv] = []
+
+    def _make(num_envs: int = 2, **settings: Any) -> ThreadVectorEnv:
+        vectors.append(ThreadVectorEnv([obeying] * num_envs, **settings))
+        return vectors[-1]
+
+    yield _make
+    gate.set()
+    for each in vectors:
+        each.close()
+
+
+@pytest.fixture
+def alone() -> Callable[[int], str]:
+    """How an obeying environment opens with a seed."""
+    return lambda seed: Obeying(threading.Event(), []).reset(seed=seed)[0]
