@@ -169,7 +169,7 @@ class PlainScan:
     """BM25 as one writes it first: every document is scored for every query, in Python. Exact lengths, doubles."""
 
     def __init__(self, documents: Sequence[str]) -> None:
-        self.counts = [Counter(terms(document)) for document in documents]
+        self.counts = [dict(Counter(terms(document))) for document in documents]
         self.lengths = [sum(count.values()) for count in self.counts]
         self.mean = sum(self.lengths) / len(self.lengths)
         self.holding = Counter(term for count in self.counts for term in count)

@@ -7,7 +7,18 @@ from agentr1_envs.errors import SettingError
 from agentr1_envs.webshop import json_array
 from agentr1_envs.webshop.json_array import array_elements
 
-VALUES: list[Any] = [{"a": 'x] , [{\\"'}, [], {}, 12345, "caf\u00e9 \U0001f375", None, {"b": [1.5, {"c": True}]}, -7]
+VALUES: list[Any] = [
+    {"a": 'x] , [{\\"'},
+    [],
+    {},
+    12345,
+    1.5,
+    2e5,
+    "caf\u00e9 \U0001f375",
+    None,
+    {"b": [1.5, {"c": True}]},
+    -7,
+]
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7, 64, 1 << 20])

@@ -13,6 +13,7 @@ CHUNK = 1 << 22
 LONGEST_ELEMENT = 1 << 26
 """An element longer than this many characters is taken for a fault of the file."""
 
+_ENDS = (",", "]")
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
@@ -67,8 +68,7 @@ class _Reader:
     def peek(self) -> str:
         """The next character that is no blank; empty at the end."""
         while True:
-            blanks = _BLANKS.match(self._text, self._at)
-            self._at = blanks.end() if blanks else self._at
+            self._at = self._behind_blanks(self._at)
             if self._at < len(self._text) or not self._more():
                 return self._text[self._at : self._at + 1]
 
@@ -85,12 +85,21 @@ class _Reader:
             try:
                 value, end = self._decoder.raw_decode(self._text, self._at)
             except json.JSONDecodeError as error:
-                if len(self._text) - self._at > LONGEST_ELEMENT or not self._more():
+                if self._is_too_long() or not self._more():
                     raise _Fault(f"is no JSON: {error.msg}") from error
                 continue
-            if end < len(self._text) or not self._more():  # a number at the end of what is held may go on
+            # A number at the end of what is held may go on: "1." may become "1.5".
+            behind = self._behind_blanks(end)
+            if self._text[behind : behind + 1] in _ENDS or self._is_too_long() or not self._more():
                 self._at = end
                 return value
+
+    def _behind_blanks(self, at: int) -> int:
+        blanks = _BLANKS.match(self._text, at)
+        return blanks.end() if blanks else at
+
+    def _is_too_long(self) -> bool:
+        return len(self._text) - self._at > LONGEST_ELEMENT
 
     def _more(self) -> bool:
         read = self._source.read(self._chunk)
