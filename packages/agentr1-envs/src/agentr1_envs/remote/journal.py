@@ -43,7 +43,7 @@ class Journal:
             if now != then:
                 raise ReplayError(
                     f"The episode was lost with its session and cannot be taken up: played again, call {place} "
-                    f"({asked['do']}) gave another answer. {_difference(then, now)} Call reset() to begin another."
+                    f"({asked['do']}) gave another answer. {_difference(then, now)} To begin another, call reset()."
                 )
 
 
