@@ -59,6 +59,9 @@ def remote(
     The server's environment's. A broken connection ends no episode: the session is taken up again. When the server was
     started anew, or ended the session, see `on_disconnect`; nothing goes on with another episode unsaid.
 
+    ## Info
+    The server's environment's, with the same keys and types: a tuple stays a tuple.
+
     ## Arguments
     * `url`: the address the server names, such as ``ws://127.0.0.1:8002`` (also wss, http, https).
     * `env_id`: what it must serve; another is an error.
@@ -68,6 +71,30 @@ def remote(
     * `reconnect_seconds`: how long to try to reach a server that was there before; then `RemoteError`.
     * `token`: what the server asks for; by default the value of AGENTR1_ENVS_TOKEN.
     * `render_mode`: of the environment there; "human" is refused.
+
+    ## Example
+    ```python
+    import subprocess
+    import sys
+    from pathlib import Path
+
+    import gymnasium
+
+    serve = [Path(sys.executable).with_name("agentr1-envs"), "serve", "agentr1/GSM8K-v0", "--port", "0"]
+    server = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True)
+    url = server.stdout.readline().partition(" at ")[2].split()[0]
+    env = gymnasium.make("agentr1_envs:agentr1/Remote-v0", url=url, env_id="agentr1/GSM8K-v0")
+    question, info = env.reset(seed=0)
+    for response in env.get_wrapper_attr("demonstration")():
+        observation, reward, terminated, truncated, info = env.step(response)
+    assert terminated and info["success"]
+    env.close()
+    server.terminate()
+    server.communicate()
+    ```
+
+    ## References
+    The protocol is this project's own: JSON over a WebSocket, in `agentr1_envs.wire_protocol`.
 
     ## Version History
     v0: first version.
