@@ -50,7 +50,7 @@ def toy_pipeline(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def test_spacy_gives_the_nouns_that_the_data_holds(small_set: Path) -> None:
-    products = open_catalogue(find_catalogue(small_set)).products[::4]
+    products = open_catalogue(find_catalogue(small_set)).products[::8]
     assert "3.8.0" in tagger_label(find_tagger())
     found = list(with_nouns(replace(product, nouns=None) for product in products))
     assert [product.asin for product in found if product not in products] == []

@@ -2,7 +2,7 @@ import gzip
 import json
 import tracemalloc
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import gymnasium
 import pytest
@@ -89,9 +89,9 @@ def test_the_small_set_opens_quickly_and_stays_small(small_set: Path) -> None:
     assert path is not None
     tracemalloc.start()
     try:
-        start = perf_counter()
+        start = process_time()
         opened = catalogue_module._open_file(path)
-        assert perf_counter() - start < 15  # the aim is 1.5 s; CI is slow and busy, and memory is traced
+        assert process_time() - start < 15  # the aim is 1.5 s; here memory is traced, and machines differ
         assert tracemalloc.get_traced_memory()[1] < 80e6
     finally:
         tracemalloc.stop()
