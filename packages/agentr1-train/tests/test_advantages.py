@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agentr1_train.advantages.base import Credit, CreditTrajectory, TokenCredit, flat_groups
+from agentr1_train.advantages.base import flat_groups
 from agentr1_train.advantages.bilevel_gae import bilevel_gae
 from agentr1_train.advantages.gigpo import gigpo
 from agentr1_train.advantages.layered import layered
+from agentr1_train.advantages.records import Credit, CreditTrajectory, TokenCredit
 from agentr1_train.advantages.registry import ESTIMATORS, estimate
 from agentr1_train.advantages.remax import remax
 from agentr1_train.advantages.shaping import permute_rewards, subtract_kl

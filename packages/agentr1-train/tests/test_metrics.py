@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from agentr1_train import metrics
-from agentr1_train.advantages.base import Credit, CreditTrajectory
+from agentr1_train.advantages.records import Credit, CreditTrajectory
 from agentr1_train.config import AlgorithmConfig, OptimizerConfig
 from agentr1_train.losses import LossInputs, policy_loss, value_loss
 from agentr1_train.presets import resolve
