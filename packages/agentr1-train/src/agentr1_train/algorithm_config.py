@@ -1,4 +1,4 @@
-"""The section ``algorithm`` of a recipe. What the names mean is in ``presets.py``, ``advantages/`` and ``losses.py``."""
+"""The section ``algorithm`` of a recipe. The meaning of names: ``presets.py``, ``advantages/``, ``losses.py``."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,9 +1,9 @@
 """Episodes that branch where the environment has answered, as ARPO does at tool results (arXiv 2507.19849).
 
-At a branching point several responses are sampled from one prompt, and each is played on in an environment of its own:
-copied with ``get_state``/``set_state`` where the environment can, and otherwise played again from the start and compared.
-The steps before it stand in all trajectories and were played once; who is credited for them, and how, is the business of
-``advantages/branches.py``. Which episodes branch depends on noise keys alone, never on timing.
+At a branching point several responses are sampled from one prompt, and each is played on in an environment of its
+own: copied with ``get_state``/``set_state`` where the environment can, and otherwise played again from the start and
+compared. The steps before it stand in all trajectories and were played once; how they are credited is the business of
+``advantages/branches.py``. Which episodes branch depends on noise keys and tokens, never on timing.
 
 Ours, beside ARPO: how sure a response begins is read off the log-probabilities of its first sampled tokens and not off
 the whole distribution, which samplers do not return; the tree is as wide as ``branch_width`` at each point, and

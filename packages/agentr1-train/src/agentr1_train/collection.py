@@ -4,7 +4,7 @@ Credit is not assigned here. Every function is collective: all ranks call it in 
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -50,25 +50,44 @@ def collect_update(collector: Collector, recipe: Recipe, settings: AlgorithmSett
     Raises:
         RolloutError: more trajectories failed than ``rollout.max_error_fraction`` allows, over all ranks.
     """
-    wanted = groups_of(recipe.rollout, settings)
-    groups = _play(collector, recipe, update, 0, wanted)
-    played = wanted
-    if settings.flat_groups == "resample":
-        for _ in range(settings.resample_rounds):
-            trained = [item for group in groups for item in group.trajectories if is_trained(item, recipe)]
-            missing = wanted - len(uneven_groups(trained, recipe, settings))
-            if missing <= 0:
-                break
-            groups += _play(collector, recipe, update, played, missing)
-            played += missing
+
+    def play(first: int, count: int) -> list[TrajectoryGroup]:
+        return _play(collector, recipe, update, first, count)
+
+    groups, played = enough_groups(play, recipe, settings)
     metrics = _metrics(groups, recipe, update)
     if settings.flat_groups == "resample":
-        metrics["rollout/resampled_groups"] = float(played - wanted)
+        metrics["rollout/resampled_groups"] = float(played - groups_of(recipe.rollout, settings))
     greedy = _play_greedily(collector, recipe, update, played) if settings.needs_greedy else {}
     if settings.needs_greedy:
         returns = chain(*distributed.all_gather_object([item.total_reward for item in greedy.values()]))
         metrics["rollout/greedy_return"] = ops.mean(list(returns))
     return Collected(groups, greedy, metrics)
+
+
+def enough_groups(
+    play: Callable[[int, int], list[TrajectoryGroup]], recipe: Recipe, settings: AlgorithmSettings
+) -> tuple[list[TrajectoryGroup], int]:
+    """Play P groups and, under ``flat_groups = "resample"``, others until P are not flat (DAPO, arXiv 2503.14476).
+
+    Args:
+        play: ``play(first, count)`` plays this rank's part of the groups from the global index ``first`` on.
+        recipe: P, and what becomes of failed trajectories.
+        settings: the algorithm.
+
+    Returns:
+        This rank's groups, flat ones among them, and how many were played over all ranks.
+    """
+    played = wanted = groups_of(recipe.rollout, settings)
+    groups = play(0, wanted)
+    for _ in range(settings.resample_rounds if settings.flat_groups == "resample" else 0):
+        trained = [item for group in groups for item in group.trajectories if is_trained(item, recipe)]
+        missing = wanted - len(uneven_groups(trained, recipe, settings))
+        if missing <= 0:
+            break
+        groups += play(played, missing)
+        played += missing
+    return groups, played
 
 
 def _play(collector: Collector, recipe: Recipe, update: int, first: int, count: int) -> list[TrajectoryGroup]:

@@ -43,11 +43,10 @@ class CriticModel(nn.Module):
         self.head = ValueHead(backbone.config.get_text_config().hidden_size)
 
     def forward(self, batch: MicroBatch) -> Tensor:
-        """Return each row's value at its last prompt token, shape (R,), or each trained token's, shape (N,). float32."""
+        """Return each row's value at its last prompt token, or each trained token's. Shape: (R,) or (N,), float32."""
         output = self.backbone(input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False)
-        return self.head(
-            output.last_hidden_state.flatten(0, 1)[batch.token_index if self.by_token else batch.prompt_end]
-        )
+        read_at = batch.token_index if self.by_token else batch.prompt_end
+        return self.head(output.last_hidden_state.flatten(0, 1)[read_at])
 
 
 def load_critic(settings: ModelConfig, dtype: str = "fp32", by_token: bool = False) -> CriticModel:

@@ -33,7 +33,7 @@ METRICS: dict[str, str] = {
     "rollout/return_max": "largest return",
     "rollout/steps_mean": "mean number of steps of a trajectory",
     "rollout/steps_max": "most steps of a trajectory",
-    "rollout/branches": "trajectories that branched off another; figures of steps and tokens count what they share once",
+    "rollout/branches": "trajectories that branched off another; figures of tokens count the steps in common once",
     "rollout/resampled_groups": "groups played in place of flat ones (flat_groups = 'resample')",
     "rollout/greedy_return": "mean return of the greedy rollouts (remax), which are not trained on",
     "rollout/tokens": "sampled tokens of all trajectories",

@@ -97,7 +97,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             value_coef=0.5,
             kl_stop=0.01,
             batch=16,
-        ),  # fmt: skip
+        ),
         "steppo": _STEPPO,
         "pspo": _STEPPO,
         "turn_ppo": _preset("step_gae", "step", "clip", "step_mean", gamma=0.99, lam=0.9, critic_lr_factor=10.0),
@@ -117,8 +117,10 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "agent_r1": _preset("step_gae", "token", "clip", "token_mean", dual_clip=3.0, bootstrap_truncated=False),
     }
 )
-"""What each preset sets; the rest are the defaults of ``AlgorithmSettings``. ``critic_lr_factor`` times ``lr`` is the critic's
-learning rate unless the recipe gives one."""
+"""What each preset sets; the rest are the defaults of ``AlgorithmSettings``.
+
+``critic_lr_factor`` times ``lr`` is the critic's learning rate, unless the recipe gives one.
+"""
 
 
 _IS_OFF = {"dual_clip": 0, "kl_target": 0, "kl_stop": 0, "overlong_share": 0, "flat_groups": "keep"}

@@ -6,6 +6,7 @@ a member of its group, as in ARPO (arXiv 2507.19849); a step in common gets the 
 again counts no more than its sibling; and the step counts once, in whitening, in losses and in their denominators.
 """
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -63,7 +64,7 @@ def path_weights(trajectories: Sequence[CreditTrajectory]) -> list[float]:
     following: dict[_Node, set[_Node]] = defaultdict(set)
     for item in trajectories:
         nodes = _nodes(item)
-        for node, after in zip(nodes, nodes[1:], strict=False):
+        for node, after in itertools.pairwise(nodes):
             following[node].add(after)
     return [math.prod(1 / max(1, len(following[node])) for node in _nodes(item)) for item in trajectories]
 

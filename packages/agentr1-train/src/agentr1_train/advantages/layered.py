@@ -1,7 +1,7 @@
 """Credit from several reward streams (this project's own): each estimated and whitened apart, then weighed and added.
 
-Whitening first puts the streams on one scale, so that the weights say what they seem to say. Streams are the environment's
-``info["reward/<name>"]``, and ``sem``, which the trainer computes: see ``coherence``.
+Whitening first puts the streams on one scale, so that the weights say what they seem to say. Streams are the
+environment's ``info["reward/<name>"]``, and ``sem``, which the trainer computes: see ``coherence``.
 """
 
 from collections.abc import Callable, Mapping, Sequence

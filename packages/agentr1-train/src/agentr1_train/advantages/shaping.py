@@ -1,4 +1,4 @@
-"""What happens to rewards before credit is assigned: KL and length as costs, and the control that takes the signal away.
+"""What happens to rewards before credit is assigned: KL and length as costs, and the control without a signal.
 
 KL as a term of the loss is in ``losses.py``.
 """
@@ -21,7 +21,7 @@ def subtract_kl(rewards: Sequence[float], kl: Sequence[float], coef: float) -> t
 
 
 def overlong_penalty(length: int, longest: int, share: float) -> float:
-    """Return what a response of ``length`` tokens is charged (soft overlong punishment of DAPO, arXiv 2503.14476, eq. 13).
+    """Return what a response of ``length`` tokens is charged (DAPO's overlong punishment, arXiv 2503.14476, eq. 13).
 
     0 up to ``longest - buffer``, then linear to -1 at ``longest``, with a buffer of ``share * longest`` tokens. Ours: a
     response is a step's, and DAPO's buffer of 4096 of 20480 tokens is a share, 0.2.
@@ -37,8 +37,8 @@ def permute_rewards(
     """Let trajectories exchange their rewards, over the batch or inside each group: a control that must not learn.
 
     Between trajectories of unequal lengths rewards are aligned at the end, and what finds no step is added to the
-    first, so that returns are exchanged as they are. Reward streams go with the rewards. The result depends on ``seed`` and on (group, member), not on the
-    order given.
+    first, so that returns are exchanged as they are. Reward streams go with the rewards. The result depends on ``seed``
+    and on (group, member), not on the order given.
     """
     order = sorted(range(len(trajectories)), key=lambda i: (trajectories[i].group, trajectories[i].member))
     blocks: dict[int, list[int]] = {}
