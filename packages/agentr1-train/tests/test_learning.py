@@ -1,6 +1,6 @@
 """It learns, and only from the right credit: two steps, each shows a symbol, and one reward for having repeated both.
 
-Every preset passes 90 % in 25 updates of 64 trajectories, from three seeds; with returns permuted over the batch, or
+Every preset passes 90 % in 20 updates of 64 trajectories, from three seeds; with returns permuted over the batch, or
 within groups, it does not. All that lies between a rollout and a step of the optimizer is the trainer's own code; the
 model is a table, a symbol to the logits of the next token, under torch's Adam, so that 150 runs take a minute or two.
 The last tests take the same task through the whole trainer: environment, sampler, DeepSpeed.
@@ -32,7 +32,9 @@ from torch import Tensor, nn
 
 SYMBOLS = 3
 """Chance solves one task in nine."""
-UPDATES = 25
+UPDATES = 20
+GROUPS, SIZE = 2, 32
+"""Large groups: permuted within a group, returns still tell the group's mean, which is worth 1/SIZE of the signal."""
 SEEDS = (0, 1, 2)
 
 
@@ -122,17 +124,17 @@ def learn(preset: str, seed: int, **choices: Any) -> float:
     recipe = Recipe(
         seed=seed,
         updates=UPDATES,
-        rollout=RolloutConfig(groups=8, group_size=8, max_response_tokens=4),
+        rollout=RolloutConfig(groups=GROUPS, group_size=SIZE, max_response_tokens=4),
         algorithm=algorithm,
         engine=EngineConfig(packing="rows", micro_batch_tokens=100_000),
     )
-    settings = replace(resolve(algorithm, recipe.optimizer), lr=0.3, critic_lr=0.3)
+    settings = replace(resolve(algorithm, recipe.optimizer), lr=0.2, critic_lr=0.3)
     policy, critic, reference = Table(), ValueTable(settings.by_token), PlainEngine(Table())
     models = Models(PlainEngine(policy), PlainEngine(critic), reference if settings.needs_reference else None)
     models = models if settings.needs_critic else replace(models, critic=None)
     draw = random.Random(seed)
 
-    def play(first: int, count: int, update: int = 0, size: int = 8, greedy: bool = False) -> list[TrajectoryGroup]:
+    def play(first: int, count: int, update: int = 0, size: int = SIZE, greedy: bool = False) -> list[TrajectoryGroup]:
         logp = policy.logits.detach().log_softmax(-1).tolist()
         seeds = {index: group_seed(seed, update, index) for index in range(first, first + count)}
         return [

@@ -7,6 +7,7 @@ critic that reads tokens is given one that is never attended to.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor
 
@@ -59,5 +60,7 @@ def critic_loss(values: Tensor, batch: MicroBatch, settings: AlgorithmSettings) 
 
 def prompt_only(row: Row, keep_response: bool = False) -> Row:
     """Return the row without what only the policy reads; the critic of steps reads the prompt, never the response."""
-    bare = replace(row, sampler_logp=(), old_logp=(), ref_logp=None, token_advantages=())
-    return bare if keep_response else replace(bare, response_ids=(), token_values=(), token_returns=())
+    if keep_response:
+        return replace(row, sampler_logp=(), old_logp=(), ref_logp=None, token_advantages=())
+    spans: dict[str, Any] = dict.fromkeys(("response_ids", "sampler_logp", "old_logp", "token_advantages"), ())
+    return replace(row, ref_logp=None, token_values=(), token_returns=(), **spans)
