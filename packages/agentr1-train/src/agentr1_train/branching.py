@@ -99,7 +99,8 @@ class BranchingEnvLoop:
 
     def _branches_at(self, play: Play, step: Step) -> bool:
         """Decide by the chance of the settings, more where the response begins less surely than the first one did."""
-        if not play.steps or play.episode.lend is None:
+        born_at = play.path[-2] if play.path else 0
+        if len(play.steps) == born_at or play.episode.lend is None:
             return False
         unsure = surprise(step) - surprise(play.steps[0])
         chance = self._settings.branch_probability + self._settings.branch_surprise * unsure
@@ -112,7 +113,7 @@ def surprise(step: Step) -> float:
 
 
 def _twin(play: Play, number: int) -> Play:
-    """Return the play as it stands, as its ``number``-th branch here."""
+    """Return the play as it stands, as its ``number``-th branch here: the end of its path says where and which."""
     return dataclasses.replace(play, steps=list(play.steps), path=(*play.path, len(play.steps), number))
 
 
