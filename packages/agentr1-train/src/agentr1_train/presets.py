@@ -2,7 +2,7 @@
 
 ``resolve`` lays what the recipe says over the preset it names and returns settings without a gap. A setting that would
 be without effect, or that contradicts another, is refused: nothing in a recipe is read and ignored.
-What the choices mean is in ``advantages/`` and ``losses.py``; their sources are in docs/reference/paper_index.md.
+What the choices mean is in ``advantages/`` and ``losses.py``; their sources are in docs/paper_index.md.
 """
 
 import math
@@ -121,6 +121,17 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 
 ``critic_lr_factor`` times ``lr`` is the critic's learning rate, unless the recipe gives one.
 """
+
+
+CHOICES = ("estimator", "ratio", "objective", "aggregation")
+
+
+def preset_rows() -> Iterator[tuple[str, ...]]:
+    """Yield for each preset its name, its four choices (``-``: nothing is clipped, so no ratio), and what it also sets."""
+    for name, values in PRESETS.items():
+        others = ", ".join(f"{key} = {value}" for key, value in values.items() if key not in CHOICES)
+        choices = ("-" if key == "ratio" and values["objective"] == "reinforce" else values[key] for key in CHOICES)
+        yield name, *choices, others
 
 
 _IS_OFF = {"dual_clip": 0, "kl_target": 0, "kl_stop": 0, "overlong_share": 0, "flat_groups": "keep"}
