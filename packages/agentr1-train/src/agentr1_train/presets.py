@@ -127,7 +127,7 @@ CHOICES = ("estimator", "ratio", "objective", "aggregation")
 
 
 def preset_rows() -> Iterator[tuple[str, ...]]:
-    """Yield for each preset its name, its four choices (``-``: nothing is clipped, so no ratio), and what it also sets."""
+    """Yield for each preset its name, its four choices (``-``: no ratio, nothing is clipped), and what else it sets."""
     for name, values in PRESETS.items():
         others = ", ".join(f"{key} = {value}" for key, value in values.items() if key not in CHOICES)
         choices = ("-" if key == "ratio" and values["objective"] == "reinforce" else values[key] for key in CHOICES)
