@@ -71,6 +71,7 @@ def test_rollout_metrics():
         "rollout/response_tokens_max": 5,
         "rollout/prompt_tokens_mean": 21 / 5,
         "rollout/prompt_tokens_max": 9,
+        "rollout/branches": 0,
         "rollout/empty_responses": 1,
         "rollout/truncated_fraction": 0.4,
         "rollout/errors": 1,
