@@ -43,7 +43,7 @@ def help_texts(package: str) -> str:
 SUBCOMMANDS: dict[str, tuple[str, ...]] = {
     "agentr1-tools": ("list", "describe", "call", "check", "serve", "serve-retriever"),
     "agentr1-envs": ("list", "play", "prepare", "download", "generate", "serve"),
-    "agentr1-train": ("init-model", "import-gguf"),
+    "agentr1-train": ("presets", "init-model", "import-gguf"),
 }
 """Commands whose own help is shown; what `agentr1-train RECIPE.toml --help` lists is the page on recipes."""
 
@@ -79,7 +79,9 @@ def metrics_table() -> str:
 def recipe_tables() -> str:
     """One table for each section of a recipe: field, type, default, what its docstring says."""
     config = import_module("agentr1_train.config")
-    notes = _field_docstrings(Path(config.__file__))
+    kinds = (config.Recipe, *(item.type for item in dataclasses.fields(config.Recipe)))
+    files = sorted({inspect.getfile(kind) for kind in kinds if dataclasses.is_dataclass(kind)})
+    notes = {key: note for file in files for key, note in _field_docstrings(Path(file)).items()}
     parts = ["## Top level", "", _fields(config.Recipe, notes, plain_only=True)]
     for section in dataclasses.fields(config.Recipe):
         if dataclasses.is_dataclass(section.type):
@@ -130,12 +132,14 @@ def _field_docstrings(path: Path) -> dict[tuple[str, str], str]:
 
 def presets_table() -> str:
     """The named algorithms, each as its choices."""
-    presets = import_module("agentr1_train.presets").PRESETS
-    choices = ("estimator", "ratio", "objective", "aggregation")
-    lines = [f"| preset | {' | '.join(choices)} | also set |", f"| --- | {'--- | ' * len(choices)}--- |"]
-    for name, values in presets.items():
-        others = ", ".join(f"`{key} = {_toml(value)}`" for key, value in values.items() if key not in choices)
-        lines.append(f"| `{name}` | {' | '.join(values[choice] for choice in choices)} | {others} |")
+    presets = import_module("agentr1_train.presets")
+    lines = [
+        f"| preset | {' | '.join(presets.CHOICES)} | also set |",
+        f"| --- | {'--- | ' * len(presets.CHOICES)}--- |",
+    ]
+    for (name, *choices, _), values in zip(presets.preset_rows(), presets.PRESETS.values(), strict=True):
+        others = ", ".join(f"`{key} = {_toml(value)}`" for key, value in values.items() if key not in presets.CHOICES)
+        lines.append(f"| `{name}` | {' | '.join(choices)} | {others} |")
     return "\n".join(lines)
 
 

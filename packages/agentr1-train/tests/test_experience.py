@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import torch
 from agentr1_train.config import Recipe, recipe_from_dict
-from agentr1_train.experience import Experience, build_experience, is_trained, prompt_only
+from agentr1_train.credit_records import is_trained
+from agentr1_train.critic_values import prompt_only
+from agentr1_train.experience import Experience, build_experience
 from agentr1_train.trainer import Run, open_run
 from agentr1_train.trajectory import Step, Trajectory, TrajectoryGroup
 

@@ -34,12 +34,18 @@ class Row:
     ref_logp: tuple[float, ...] | None = None
     """Length L; None without a reference."""
     advantage: float = 0.0
+    token_advantages: tuple[float, ...] = ()
+    """Length L, in place of ``advantage`` where an estimator tells the tokens of a step apart; else empty."""
     weight: float = 0.0
     """Weight of each trained token in the policy loss, global denominators included."""
     old_value: float = 0.0
     return_: float = 0.0
+    token_values: tuple[float, ...] = ()
+    """The critic at each trained token before the update; length L where the critic is read there, else empty."""
+    token_returns: tuple[float, ...] = ()
+    """Its targets there."""
     value_weight: float = 0.0
-    """Weight of this row in the value loss; 0 keeps it out."""
+    """Weight in the value loss of this row's value, or of each of its tokens' values; 0 keeps it out."""
 
     def __len__(self) -> int:
         return len(self.prompt_ids) + len(self.response_ids)
@@ -75,6 +81,9 @@ class MicroBatch:
     n_trajectories: int
     prompt_end: Tensor
     """Flat position in B * T of each row's last prompt token. Shape: (R,), long."""
+    token_value: Tensor
+    """Shape: (N,), float32, as the next."""
+    token_return: Tensor
     old_value: Tensor
     """Shape: (R,), float32, as the next two."""
     returns: Tensor
@@ -249,13 +258,15 @@ def _collate(rows: Sequence[Row], lines: Sequence[Sequence[int]], pad_id: int) -
         sampler_logp=tokens([row.sampler_logp or zeros for row, zeros in zip(picked, nothing, strict=True)]),
         old_logp=tokens([row.old_logp or zeros for row, zeros in zip(picked, nothing, strict=True)]),
         ref_logp=tokens([row.ref_logp for row in picked]) if has_reference else None,
-        advantage=each_token(each_row([row.advantage for row in picked])),
+        advantage=tokens([row.token_advantages or (row.advantage,) * len(row.response_ids) for row in picked]),
         weight=each_token(each_row([row.weight for row in picked])),
         step=each_token(torch.arange(len(picked))),
         trajectory=each_token(torch.tensor([trajectories[row.trajectory] for row in picked])),
         n_steps=len(picked),
         n_trajectories=len(trajectories),
         prompt_end=prompt_end,
+        token_value=tokens([row.token_values or zeros for row, zeros in zip(picked, nothing, strict=True)]),
+        token_return=tokens([row.token_returns or zeros for row, zeros in zip(picked, nothing, strict=True)]),
         old_value=each_row([row.old_value for row in picked]),
         returns=each_row([row.return_ for row in picked]),
         value_weight=each_row([row.value_weight for row in picked]),
@@ -264,7 +275,8 @@ def _collate(rows: Sequence[Row], lines: Sequence[Sequence[int]], pad_id: int) -
 
 def _check(row: Row) -> None:
     """A row that does not fit together is a broken invariant, not data."""
-    spans = {"sampler_logp": row.sampler_logp, "old_logp": row.old_logp, "ref_logp": row.ref_logp}
+    names = ("sampler_logp", "old_logp", "ref_logp", "token_advantages", "token_values", "token_returns")
+    spans = {name: getattr(row, name) for name in names}
     for name, span in spans.items():
         if span and len(span) != len(row.response_ids):
             raise SpanMismatchError(

@@ -1,4 +1,4 @@
-"""The critic: one value a step, read at the last prompt token, before the step's response exists.
+"""The critic: one value a step, read at the last prompt token, before the step's response exists; or one a token.
 
 A backbone without its language-model head, and a linear head that starts at zero: the first values are 0 whatever the
 backbone, without a random draw. The loss is in ``losses.py``.
@@ -28,20 +28,28 @@ class ValueHead(nn.Module):
 
 
 class CriticModel(nn.Module):
-    """A backbone (``transformers.AutoModel``) and a value head."""
+    """A backbone (``transformers.AutoModel``) and a value head.
 
-    def __init__(self, backbone: Any) -> None:
+    Args:
+        backbone: gives the hidden states.
+        by_token: read it where the policy is about to write each trained token (the first of them is at the last
+            prompt token), not only there.
+    """
+
+    def __init__(self, backbone: Any, by_token: bool = False) -> None:
         super().__init__()
         self.backbone = backbone
+        self.by_token = by_token
         self.head = ValueHead(backbone.config.get_text_config().hidden_size)
 
     def forward(self, batch: MicroBatch) -> Tensor:
-        """Return the value of each row at its last prompt token. Shape: (R,), float32."""
+        """Return each row's value at its last prompt token, or each trained token's. Shape: (R,) or (N,), float32."""
         output = self.backbone(input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False)
-        return self.head(output.last_hidden_state.flatten(0, 1)[batch.prompt_end])
+        read_at = batch.token_index if self.by_token else batch.prompt_end
+        return self.head(output.last_hidden_state.flatten(0, 1)[read_at])
 
 
-def load_critic(settings: ModelConfig, dtype: str = "fp32") -> CriticModel:
+def load_critic(settings: ModelConfig, dtype: str = "fp32", by_token: bool = False) -> CriticModel:
     """Load the backbone from ``critic_path``, or from the policy's path when that is empty.
 
     Raises:
@@ -50,4 +58,4 @@ def load_critic(settings: ModelConfig, dtype: str = "fp32") -> CriticModel:
     backbone = load_model(settings.critic_path or settings.path, settings, dtype, head=False)
     if settings.gradient_checkpointing:
         backbone.gradient_checkpointing_enable({"use_reentrant": False})
-    return CriticModel(backbone)
+    return CriticModel(backbone, by_token)

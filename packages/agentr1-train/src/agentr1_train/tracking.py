@@ -190,6 +190,8 @@ ROLLOUT_SCHEMA = pa.schema(
         ("env_id", pa.string()),
         ("task_id", pa.string()),
         ("seed", pa.int64()),
+        ("origin", pa.int32()),  # the member it branched off; null: none
+        ("shared_steps", pa.int32()),  # its first steps that are also those of the origin
         ("prompt_ids", _IDS),
         ("response_ids", _IDS),
         ("response_logprobs", pa.list_(pa.float64())),
