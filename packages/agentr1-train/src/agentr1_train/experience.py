@@ -116,7 +116,7 @@ def _logp(
     model: DeepSpeedEngine | FrozenModel, rows: Sequence[Row], recipe: Recipe
 ) -> list[tuple[Row, tuple[float, ...]]]:
     """Return each row with the log-probabilities that the model gives its response. A collective call."""
-    packed = pack(rows, recipe.engine.micro_batch_tokens, merge=recipe.engine.packing == "merged")
+    packed = pack(rows, recipe.engine.micro_batch_tokens, packing=recipe.engine.packing)
     spans = split_tokens(packed, [logp for logp, _ in model.evaluate(packed)], len(rows))
     return list(zip(rows, spans, strict=True))
 
@@ -147,7 +147,7 @@ def _values(
         return [0.0] * len(rows), {}
     cut = [item for item in trajectories if settings.bootstrap_truncated and item.truncated and item.final_prompt_ids]
     prompts = [prompt_only(row) for row in rows] + [_row(item.final_prompt_ids, item) for item in cut]
-    packed = pack(prompts, recipe.engine.micro_batch_tokens, merge=recipe.engine.packing == "merged")
+    packed = pack(prompts, recipe.engine.micro_batch_tokens, packing=recipe.engine.packing)
     values = split_rows(packed, models.critic.evaluate(packed), len(prompts))
     finals = {(item.group, item.member): value for item, value in zip(cut, values[len(rows) :], strict=True)}
     return values[: len(rows)], finals

@@ -85,9 +85,9 @@ def _step(
     rates: dict[str, float],
 ) -> dict[str, float]:
     """Take one optimizer step of policy and critic and return its metrics."""
-    budget, merge = recipe.engine.micro_batch_tokens, recipe.engine.packing == "merged"
+    budget, packing = recipe.engine.micro_batch_tokens, recipe.engine.packing
     trained = rows_with_gradient(rows, settings)
-    packed = pack(trained, budget, keep_trajectories_together=settings.ratio == "trajectory", merge=merge)
+    packed = pack(trained, budget, keep_trajectories_together=settings.ratio == "trajectory", packing=packing)
     assert_spans(packed, trained)
 
     def loss_of_policy(output: tuple[Tensor, Tensor], batch: MicroBatch) -> LossOutput:
@@ -101,7 +101,7 @@ def _step(
             return value_loss(values, batch.old_value, batch.returns, batch.value_weight, settings)
 
         prompts = [prompt_only(row) for row in rows]
-        sums |= models.critic.forward_backward(pack(prompts, budget, merge=merge), loss_of_critic)
+        sums |= models.critic.forward_backward(pack(prompts, budget, packing=packing), loss_of_critic)
         taken |= _named("critic", models.critic.optim_step(rates["critic"]))
     return finish(sums) | taken
 
