@@ -78,7 +78,7 @@ CONTEXTS = {"append": append, "window": window, "summarise": summarise, "markov"
 def play(
     context: Callable[[list[Ids]], Ids], group_size: int = 4, steps: int = 4, answers: str = "apart", one: bool = False
 ) -> list[Row]:
-    """Rows of two groups. ``answers``: all apart, begun alike, or the same in the whole group; one token each if asked."""
+    """Rows of two groups. ``answers``: all apart, begun alike, or the same in a group; one token each if asked."""
     draw = random.Random(3)
     rows = []
     for group in range(2):

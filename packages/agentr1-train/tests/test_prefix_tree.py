@@ -1,4 +1,4 @@
-"""Trees of token ids: every sequence can be read back, every distinct token stands once, cuts share as little as can be."""
+"""Trees of token ids: sequences can be read back, a distinct token stands once, cuts share as little as can be."""
 
 from collections.abc import Sequence
 from itertools import combinations, pairwise

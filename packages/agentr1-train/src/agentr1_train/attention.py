@@ -207,7 +207,7 @@ def _token_major(like: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _unfit(model: Any) -> str:
-    """Return why a model cannot attend over trees, as far as its configuration tells; empty if nothing speaks against."""
+    """Return why a model cannot attend over trees, as far as its configuration tells; empty where it can."""
     config = model.config.get_text_config(decoder=True)
     if getattr(config, "alibi", False):
         return "its positions are ALiBi"

@@ -1,8 +1,8 @@
 """Rows of token ids become packed tensors: the only crossing from lists to tensors.
 
 A row is one step (or the prompt after a truncated trajectory, which only the critic reads). Rows are cut into
-micro-batches within a budget of tokens; each keeps the indices of its rows, so results come back in the rows' own order.
-Loss denominators are already inside the weights: nothing here, and nothing about how rows are packed, changes a
+micro-batches within a budget of tokens; each keeps the indices of its rows, so results come back in the rows' own
+order. Loss denominators are already inside the weights: nothing here, and nothing about how rows are packed, changes a
 gradient. Under ``tree`` rows share whatever they have in common from their first token on (``prefix_tree.py``); under
 ``merged`` a line holds all rows of a trajectory whose prompts continue one another; under ``rows`` a line is a row.
 """
@@ -67,7 +67,7 @@ class MicroBatch:
     position_ids: Tensor
     """Shape: (B, T), long."""
     token_index: Tensor
-    """Flat position in B * T whose logits predict each trained token: that of the token before it. Shape: (N,), long."""
+    """Flat position in B * T whose logits predict each trained token: the token before it. Shape: (N,), long."""
     target_index: Tensor
     """Flat position in B * T of each trained token itself. Shape: (N,), long."""
     targets: Tensor

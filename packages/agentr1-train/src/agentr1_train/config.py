@@ -190,7 +190,7 @@ class EngineConfig:
     device: str = "auto"
     """``auto``, ``cpu`` or ``cuda``; one that is not there is refused."""
     packing: Literal["tree", "merged", "rows"] = "tree"
-    """``tree``: what steps of one task have in common from the start on is computed once. ``merged``: only what the steps
+    """``tree``: what steps have in common from their first token on is computed once. ``merged``: only what the steps
     of one trajectory have in common. ``rows``: every step repeats its history. The same function and gradient."""
     micro_batch_tokens: int = 4096
     """Tokens a micro-batch may hold, padding included; a longer row stands alone."""

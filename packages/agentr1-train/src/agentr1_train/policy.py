@@ -62,7 +62,8 @@ def token_logprobs(
 ) -> tuple[Tensor, Tensor]:
     """Return log softmax(logits / temperature) at the targets, and the entropy, in float32.
 
-    Shapes: logits (U, V), targets (N,), row (N,): the logits that predict each target, by default one each -> (N,), (N,).
+    Shapes: logits (U, V), targets (N,), row (N,) -> (N,), (N,). ``row`` tells which logits predict each target; by
+    default each has its own.
     """
     row = torch.arange(len(targets), device=targets.device) if row is None else row
     scaled = logits.float() / temperature

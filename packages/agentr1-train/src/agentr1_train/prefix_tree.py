@@ -1,8 +1,8 @@
 """Sequences of token ids become prefix trees: what two of them have in common from the start on stands there once.
 
-A step repeats the history before it, and the trajectories of a group repeat their prompt. In a tree each distinct token,
-which is a token together with everything before it, has one position; its depth is its place in every sequence that
-goes through it. Positions are numbered depth-first, so that the tokens below a token follow it without a gap.
+A step repeats the history before it, and the trajectories of a group repeat their prompt. In a tree each distinct
+token, which is a token together with everything before it, has one position; its depth is its place in every sequence
+that goes through it. Positions are numbered depth-first, so that the tokens below a token follow it without a gap.
 
 Plain integers and arrays: nothing here knows a tensor, a loss or a model.
 """
