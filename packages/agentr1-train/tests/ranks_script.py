@@ -102,9 +102,7 @@ def weights_of(engine: DeepSpeedEngine) -> dict[str, torch.Tensor]:
     return {name: tensor.to("cpu", copy=True) for name, tensor in policy_weights(engine)}
 
 
-def train(
-    model: str, stage: int, dtype: str = "fp32", budget: int = 64, packing: Packing = "rows"
-) -> dict[str, Any]:
+def train(model: str, stage: int, dtype: str = "fp32", budget: int = 64, packing: Packing = "rows") -> dict[str, Any]:
     """Three updates: what they reported, and the weights after them."""
     engine, _ = make_engine(model, stage, dtype, packing)
     rows = evaluated(engine, my_rows())

@@ -19,9 +19,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
-from transformers.masking_utils import sdpa_mask
 
 from agentr1_train.batch import MicroBatch
 from agentr1_train.errors import ConfigError
@@ -243,5 +242,4 @@ def _try_out(model: Any) -> tuple[float, float]:
     return difference, scale
 
 
-AttentionInterface.register(NAME, tree_attention)
-AttentionMaskInterface.register(NAME, sdpa_mask)
+AttentionInterface.register(NAME, tree_attention)  # without a mask beside it, transformers makes none
