@@ -29,7 +29,7 @@ def fold(rows: Sequence[Fields]) -> Iterator[dict[str, Any]]:
         columns: dict[str, Any] = {"prompt_base": base, "prompt_shared": shared, "prompt_rest": None}
         if row.get("prompt_ids") is not None:
             columns["prompt_rest"] = row["prompt_ids"][shared:]
-        whole = np.concatenate([prompt, response])
+        whole = np.concatenate([prompt, response]).astype(prompt.dtype)  # which forgets the order of bytes
         if row.get("final_prompt_ids") is not None:
             final = _array(row["final_prompt_ids"])
             kept = _common_prefix(final, whole)
