@@ -11,7 +11,7 @@ export NO_MKDOCS_2_WARNING = 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup quickstart test check unit alone wheels docs bench-tools test-gpu lock
+.PHONY: help setup quickstart test check unit alone wheels docs bench-tools bench-train test-gpu lock
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -51,6 +51,9 @@ bench-tools: setup  ## what a tool box costs and saves, and how fast formats are
 	@for bench in bench_tools bench_tools_parsing; do \
 		if [ -f benchmarks/$$bench.py ]; then $(VENV)/python benchmarks/$$bench.py || exit 1; fi; \
 	done
+
+bench-train: setup  ## prefix trees beside rows: time, memory, tokens; about a quarter of an hour on a quiet machine
+	OMP_NUM_THREADS=2 $(VENV)/python benchmarks/bench_train.py
 
 test-gpu: setup  ## the tests that need a CUDA device; says so and passes where there is none
 	@$(VENV)/python scripts/test_gpu.py
