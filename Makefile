@@ -38,7 +38,7 @@ alone: setup  ## each package's own quick tests in an environment that holds tha
 	@for package in agentr1-tools agentr1-envs agentr1-train; do \
 		echo "== $$package alone"; \
 		$(PYTHON) scripts/setup.py alone $$package || exit 1; \
-		.venvs/$$package/bin/python -m pytest packages/$$package/tests -m "not gpu and not slow" || exit 1; \
+		.venvs/$$package/bin/python -m pytest packages/$$package/tests -n $(WORKERS) --dist loadfile -m "not gpu and not slow" || exit 1; \
 	done
 
 wheels: setup  ## build the three wheels, install them with plain pip, try what they install

@@ -32,6 +32,17 @@ class CountedResult(Protocol):
     def metrics(self) -> Mapping[str, Any]: ...
 
 
+class AnsweringResult(Protocol):
+    """What is read of the result of `finish`."""
+
+    @property
+    def ok(self) -> bool: ...
+    @property
+    def data(self) -> Any: ...
+    @property
+    def source(self) -> str: ...
+
+
 class CallCounts:
     """What one episode has used and found so far."""
 
@@ -73,6 +84,13 @@ class CallCounts:
             "hops_found": len(self.hops),
             "error_codes": tuple(str(result.error) for result in results if result.error is not None),
         }
+
+
+def finished(result: AnsweringResult) -> str | None:
+    """The answer in a result of the tool `finish`; None in any other result, and when the call failed."""
+    data: Any = result.data
+    answer = cast("dict[str, Any]", data).get("answer") if isinstance(data, dict) else None
+    return answer if result.source == "finish" and result.ok and isinstance(answer, str) else None
 
 
 def titles_in(data: Any) -> list[str]:

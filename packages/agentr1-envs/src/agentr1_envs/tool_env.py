@@ -1,8 +1,7 @@
 """`ToolEnv`: many steps, any tools. The only module of this package that imports `agentr1_tools`.
 
 A response either calls tools (they run, and their results are what the model sees next) or gives the answer (it is
-scored, and the episode ends). What a model does wrong is feedback, never an exception. How one call is run, timed out
-and cached is the business of the tool box.
+scored, and the episode ends). What a model does wrong is feedback, never an exception; how a call is run is the box's.
 """
 
 import json
@@ -32,7 +31,7 @@ from agentr1_tools.paper_index import Encoder, PaperIndex, find_encoder, unit_ve
 from agentr1_tools.paper_search import PaperSearch
 
 from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
-from agentr1_envs.call_counts import CALL_INFO, CallCounts, titles_in
+from agentr1_envs.call_counts import CALL_INFO, CallCounts, finished, titles_in
 from agentr1_envs.errors import SettingError
 from agentr1_envs.once import SharedWhileUsed
 from agentr1_envs.prompts import tool_stops, tool_system
@@ -89,7 +88,8 @@ class ToolEnv(AgentEnv):
 
     ## Description
     The model gets a task and a set of tools. A response with calls runs them, together, and shows their results; a
-    response without calls is the answer. Calls come first: an answer beside calls waits.
+    response without calls is the answer, and so is a lone call of the tool `finish` where the environment has it. Calls
+    come first: an answer beside calls waits.
 
     ## Action Space
     `Text`: the model's whole response, calls written in `format`.
@@ -275,6 +275,8 @@ class ToolEnv(AgentEnv):
         counts, limit = self._counts, self.settings.max_calls_per_step
         items = parsed.items[:limit]
         results = self._call(items)
+        if len(parsed.items) == 1 and (said := finished(results[0])) is not None:
+            return self.answer(f"<answer>{said}</answer>")
         for item in parsed.items[limit:]:
             items = (*items, item)
             results.append(ToolResult.failure("CALL_LIMIT", f"not run: at most {limit} calls a response are run."))
@@ -356,12 +358,9 @@ class _Bench:
         return [results[place] for place in range(len(items))]
 
     def _box_for(self, item: ToolCall | CallError) -> ToolBox:
-        if isinstance(item, CallError):
-            return self._boxes[0]
-        if item.name in self._box_of:
-            return self._box_of[item.name]
-        near = get_close_matches(item.name, list(self._box_of), n=1)
-        return self._box_of[near[0]] if near else self._boxes[0]
+        if isinstance(item, ToolCall) and (near := get_close_matches(item.name, list(self._box_of), n=1)):
+            return self._box_of.get(item.name, self._box_of[near[0]])
+        return self._boxes[0]
 
 
 _BOXES = SharedWhileUsed[ToolBox]()
