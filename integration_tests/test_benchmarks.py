@@ -21,3 +21,16 @@ def test_the_benchmark_of_tools_runs() -> None:
         "the loop, from an event loop",
     ):
         assert row in done.stdout
+
+
+def test_the_training_benchmark_measures_what_it_shows() -> None:
+    """It compares the losses of all ways itself, and stops where they differ."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks/bench_train.py", "--cells", "40,2,2", "--cpu-time", "--rounds", "1"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "40, 2, 2" in done.stdout
+    assert "Building trees" in done.stdout
