@@ -58,3 +58,16 @@ def test_the_benchmark_of_wrappers_runs() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for row in ("ToolEnv", "ALFWorld", "WebShop", "bare, once more", "four + window of 3", "stacks missed the goal"):
         assert row in done.stdout
+
+
+def test_the_training_benchmark_measures_what_it_shows() -> None:
+    """It compares the losses of all ways itself, and stops where they differ."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "benchmarks/bench_train.py", "--cells", "40,2,2", "--cpu-time", "--rounds", "1"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "40, 2, 2" in done.stdout
+    assert "Building trees" in done.stdout

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from agentr1_train.algorithm_config import AlgorithmConfig
-from agentr1_train.batch import MicroBatch, Row, filler, pack
+from agentr1_train.batch import MicroBatch, Packing, Row, filler, pack
 from agentr1_train.config import EngineConfig, ModelConfig, OptimizerConfig
 from agentr1_train.critic import CriticModel, load_critic
 from agentr1_train.critic_values import critic_loss, critic_rows, critic_values
@@ -33,8 +33,8 @@ class Plain:
             return [self.module(batch) for batch in batches]
 
 
-def critic(folder: Any, by_token: bool) -> CriticModel:
-    module = load_critic(ModelConfig(path=str(folder)), by_token=by_token)
+def critic(folder: Any, by_token: bool, packing: Packing = "rows") -> CriticModel:
+    module = load_critic(ModelConfig(path=str(folder)), packing=packing, by_token=by_token)
     with torch.no_grad():
         module.head.weight.copy_(torch.linspace(-1, 1, module.head.weight.numel()).view_as(module.head.weight))
     return module
@@ -44,11 +44,11 @@ def settings(estimator: str) -> AlgorithmSettings:
     return resolve(AlgorithmConfig(preset="ppo", estimator=estimator), OptimizerConfig())
 
 
-@pytest.mark.parametrize("packing", ["rows", "merged"])
+@pytest.mark.parametrize("packing", ["rows", "merged", "tree"])
 def test_a_step_has_the_value_of_its_first_token(packing: Any, tiny_model_dir) -> None:
     engine = replace(ENGINE, packing=packing)
-    steps: Any = Plain(critic(tiny_model_dir, by_token=False))
-    tokens: Any = Plain(critic(tiny_model_dir, by_token=True))
+    steps: Any = Plain(critic(tiny_model_dir, by_token=False, packing=packing))
+    tokens: Any = Plain(critic(tiny_model_dir, by_token=True, packing=packing))
     of_steps = critic_values(steps, ROWS, engine, settings("step_gae"))
     of_tokens = critic_values(tokens, ROWS, engine, settings("token_gae"))
     assert of_tokens.steps == pytest.approx(of_steps.steps, abs=1e-5)  # the empty response has one too
@@ -88,7 +88,7 @@ def test_micro_batches_ranks_and_fillers_do_not_change_the_critics_gradient(esti
     for batches in (
         pack(critic_rows(rows, chosen), 1),
         [*pack(critic_rows(rows, chosen), 1000, pad_id=3), filler()],
-        [*pack(critic_rows(rows[2:], chosen), 1000), *pack(critic_rows(rows[:2], chosen), 1000, merge=True)],
+        [*pack(critic_rows(rows[2:], chosen), 1000), *pack(critic_rows(rows[:2], chosen), 1000, packing="merged")],
     ):
         torch.testing.assert_close(gradient(batches), whole, rtol=1e-4, atol=1e-5)
 

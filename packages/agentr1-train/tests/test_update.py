@@ -229,7 +229,7 @@ def test_the_span_assertion_fires_when_a_token_is_corrupted_after_collation(
         batches = pack(*args, **kwargs)
         batch = batches[-1]
         inputs = batch.input_ids.clone()
-        at = batch.token_index[-1] + 1
+        at = batch.target_index[-1]
         inputs.view(-1)[at] = (inputs.view(-1)[at] + 1) % 5
         return [*batches[:-1], dataclasses.replace(batch, input_ids=inputs)]
 

@@ -140,11 +140,11 @@ class EngineConfig:
     """Precision of weights and activations in training."""
     device: str = "auto"
     """``auto``, ``cpu`` or ``cuda``; one that is not there is refused."""
-    packing: Literal["merged", "rows"] = "merged"
-    """``rows``: every step repeats its history. ``merged``: steps whose prompts continue one another share a line, so a
-    history is computed once; the same function and gradient."""
+    packing: Literal["tree", "merged", "rows"] = "tree"
+    """``tree``: what steps have in common from their first token on is computed once. ``merged``: only what the steps
+    of one trajectory have in common. ``rows``: every step repeats its history. The same function and gradient."""
     micro_batch_tokens: int = 4096
-    """Padded tokens a micro-batch may hold; a longer row stands alone."""
+    """Tokens a micro-batch may hold, padding included; a longer row stands alone."""
     threads: int = 0
     """Torch threads a rank; 0: the cores divided by the ranks on this host."""
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agentr1_train.batch import MicroBatch
+from agentr1_train.attention import run_model
+from agentr1_train.batch import MicroBatch, Packing
 from agentr1_train.config import ModelConfig
 from agentr1_train.policy import load_model
 
@@ -44,18 +45,21 @@ class CriticModel(nn.Module):
 
     def forward(self, batch: MicroBatch) -> Tensor:
         """Return each row's value at its last prompt token, or each trained token's. Shape: (R,) or (N,), float32."""
-        output = self.backbone(input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False)
+        output = run_model(self.backbone, batch)
         read_at = batch.token_index if self.by_token else batch.prompt_end
         return self.head(output.last_hidden_state.flatten(0, 1)[read_at])
 
 
-def load_critic(settings: ModelConfig, dtype: str = "fp32", by_token: bool = False) -> CriticModel:
+def load_critic(
+    settings: ModelConfig, dtype: str = "fp32", packing: Packing = "rows", by_token: bool = False
+) -> CriticModel:
     """Load the backbone from ``critic_path``, or from the policy's path when that is empty.
 
     Raises:
         MissingFileError: there is no model at the path.
+        ConfigError: the model cannot attend over trees.
     """
-    backbone = load_model(settings.critic_path or settings.path, settings, dtype, head=False)
+    backbone = load_model(settings.critic_path or settings.path, settings, dtype, head=False, packing=packing)
     if settings.gradient_checkpointing:
         backbone.gradient_checkpointing_enable({"use_reentrant": False})
     return CriticModel(backbone, by_token)

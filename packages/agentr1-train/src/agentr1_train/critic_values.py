@@ -35,12 +35,11 @@ def critic_values(
     critic: DeepSpeedEngine, rows: Sequence[Row], engine: EngineConfig, settings: AlgorithmSettings
 ) -> Values:
     """Return the critic's values of the rows. A collective call."""
-    merge = engine.packing == "merged"
     if not settings.by_token:
-        packed = pack([prompt_only(row) for row in rows], engine.micro_batch_tokens, merge=merge)
+        packed = pack([prompt_only(row) for row in rows], engine.micro_batch_tokens, packing=engine.packing)
         return Values(split_rows(packed, critic.evaluate(packed), len(rows)), [()] * len(rows))
     asked = [replace(prompt_only(row), response_ids=row.response_ids or _STAND_IN) for row in rows]
-    packed = pack(asked, engine.micro_batch_tokens, merge=merge)
+    packed = pack(asked, engine.micro_batch_tokens, packing=engine.packing)
     spans = split_tokens(packed, critic.evaluate(packed), len(asked))
     tokens = [span if row.response_ids else () for row, span in zip(rows, spans, strict=True)]
     return Values([span[0] for span in spans], tokens)

@@ -140,7 +140,7 @@ def _logp(
     model: DeepSpeedEngine | FrozenModel, rows: Sequence[Row], recipe: Recipe
 ) -> list[tuple[Row, tuple[float, ...]]]:
     """Return each row with the log-probabilities that the model gives its response. A collective call."""
-    packed = pack(rows, recipe.engine.micro_batch_tokens, merge=recipe.engine.packing == "merged")
+    packed = pack(rows, recipe.engine.micro_batch_tokens, packing=recipe.engine.packing)
     spans = split_tokens(packed, [logp for logp, _ in model.evaluate(packed)], len(rows))
     return list(zip(rows, spans, strict=True))
 

@@ -330,16 +330,15 @@ def _is_of(recipe: Recipe, folder: Path) -> bool:
 
 def _load_models(recipe: Recipe, model: ModelConfig, settings: AlgorithmSettings, device: torch.device) -> Models:
     """Load policy, critic and reference as the algorithm needs them."""
-    dtype, temperature = recipe.engine.dtype, recipe.rollout.temperature
-    policy = load_policy(model, dtype, temperature, entropy_grad=settings.entropy_coef > 0)
+    dtype, packing, temperature = recipe.engine.dtype, recipe.engine.packing, recipe.rollout.temperature
+    policy = load_policy(model, dtype, temperature, entropy_grad=settings.entropy_coef > 0, packing=packing)
     engine = DeepSpeedEngine(policy, recipe.engine, recipe.optimizer, device, name="policy")
     critic = reference = None
     if settings.needs_critic:
-        critic = DeepSpeedEngine(
-            load_critic(model, dtype, settings.by_token), recipe.engine, recipe.optimizer, device, name="critic"
-        )
+        values = load_critic(model, dtype, packing, settings.by_token)
+        critic = DeepSpeedEngine(values, recipe.engine, recipe.optimizer, device, name="critic")
     if settings.needs_reference:
-        reference = FrozenModel(load_reference(model, dtype, temperature), recipe.engine, device)
+        reference = FrozenModel(load_reference(model, dtype, temperature, packing), recipe.engine, device)
     return Models(engine, critic, reference)
 
 

@@ -88,9 +88,9 @@ def _step(
     rates: dict[str, float],
 ) -> dict[str, float]:
     """Take one optimizer step of policy and critic and return its metrics."""
-    budget, merge = recipe.engine.micro_batch_tokens, recipe.engine.packing == "merged"
+    budget, packing = recipe.engine.micro_batch_tokens, recipe.engine.packing
     trained = rows_with_gradient(rows, settings)
-    packed = pack(trained, budget, keep_trajectories_together=settings.ratio == "trajectory", merge=merge)
+    packed = pack(trained, budget, keep_trajectories_together=settings.ratio == "trajectory", packing=packing)
     assert_spans(packed, trained)
 
     def loss_of_policy(output: tuple[Tensor, Tensor], batch: MicroBatch) -> LossOutput:
@@ -103,7 +103,7 @@ def _step(
         def loss_of_critic(values: Tensor, batch: MicroBatch) -> LossOutput:
             return critic_loss(values, batch, settings)
 
-        packed = pack(critic_rows(rows, settings), budget, merge=merge)
+        packed = pack(critic_rows(rows, settings), budget, packing=packing)
         sums |= models.critic.forward_backward(packed, loss_of_critic)
         taken |= _named("critic", models.critic.optim_step(rates["critic"]))
     return finish(sums) | taken
