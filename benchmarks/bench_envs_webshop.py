@@ -1,6 +1,6 @@
 """What WebShop costs: opening, memory, steps, and search at three sizes, beside a plain scan in the same run.
 
-    .venv/bin/python benchmarks/bench_envs_webshop.py                 two to three minutes
+    .venv/bin/python benchmarks/bench_envs_webshop.py                 some minutes
     .venv/bin/python benchmarks/bench_envs_webshop.py --quick         seconds; small sizes, for a look and for the tests
     .venv/bin/python benchmarks/bench_envs_webshop.py --data FOLDER   over a catalogue of your own
 
@@ -204,6 +204,7 @@ def searching(documents: Sequence[str], queries: Sequence[str], sizes: Sizes) ->
         agreed = f"{same} of {len(slow)}"
         ranked.append((f"{count:,}", f"{1e3 * quick:.2f}", f"{1e3 * plain:.1f}", f"{plain / quick:.0f}", agreed))
         kept.append((f"{count:,}", *_on_disk(index, build_seconds, queries[0])))
+        print(f"done: search at {count:,} products: {ranked[-1][1:]}, {kept[-1][1:]}", file=sys.stderr, flush=True)
     show(
         f"Search, {HITS} hits, instructions as queries",
         ("products", "index, ms a query", "plain scan, ms", "faster by", "same first hit"),
