@@ -13,6 +13,9 @@ from agentr1_envs.vector import ThreadVectorEnv, entry_points
 from agentr1_envs.wrappers import WindowContext
 from gymnasium.vector import AsyncVectorEnv
 
+ALONE = [env_id for env_id in agentr1_envs.ENTRY_POINTS if env_id != "agentr1/Remote-v0"]
+"""Ids that need no server; vectors of the one that does are in test_remote_env.py."""
+
 WAYS: dict[str, dict[str, Any]] = {
     "sync": {"vectorization_mode": "sync"},
     "threads": {"vectorization_mode": "vector_entry_point"},
@@ -73,7 +76,7 @@ def test_a_vector_plays_the_episodes_of_single_environments(any_env: tuple[str, 
     _compare(any_env[0], any_env[1], WAYS[way])
 
 
-@pytest.mark.parametrize("env_id", agentr1_envs.ENTRY_POINTS)
+@pytest.mark.parametrize("env_id", ALONE)
 def test_so_does_one_whose_workers_are_spawned(env_id: str) -> None:
     _compare(env_id, {}, SPAWN)
 
@@ -91,7 +94,7 @@ def _compare(env_id: str, kwargs: dict[str, Any], way: dict[str, Any]) -> None:
     assert multiprocessing.active_children() == []
 
 
-@pytest.mark.parametrize("env_id", agentr1_envs.ENTRY_POINTS)
+@pytest.mark.parametrize("env_id", ALONE)
 def test_shared_memory_raises_with_the_remedy(env_id: str) -> None:
     with pytest.raises(SharedMemoryError, match=r'vector_kwargs=\{"shared_memory": False\}'):
         gymnasium.make_vec(env_id, num_envs=2, vectorization_mode="async")
@@ -129,7 +132,7 @@ def test_the_final_observation_is_kept_over_an_autoreset(way: str) -> None:
     envs.close()
 
 
-@pytest.mark.parametrize("env_id", agentr1_envs.ENTRY_POINTS)
+@pytest.mark.parametrize("env_id", ALONE)
 def test_environments_of_a_vector_share_the_tasks(env_id: str) -> None:
     envs = gymnasium.make_vec(env_id, 3)
     first, *others = envs.get_attr("tasks")
