@@ -185,17 +185,17 @@ def test_a_forked_process_leaves_its_parents_session_alone(serve_here: Any, remo
     assert env.step("go")[-1]["count"] == 1
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("mode", ["sync", "async", "vector_entry_point"])
 def test_in_a_vector(serve_here: Any, make: Any, mode: Any) -> None:
     url = serve_here(lambda mode: gymnasium.make("agentr1/GSM8K-v0"), "agentr1/GSM8K-v0", max_sessions=4)
-    kwargs = {"shared_memory": False} if mode == "async" else {}
+    kwargs = {"vector_kwargs": {"shared_memory": False}} if mode == "async" else {}
     envs = gymnasium.make_vec(
         "agentr1_envs:agentr1/Remote-v0",
         num_envs=3,
         vectorization_mode=mode,
-        vector_kwargs=kwargs,
         url=url,
         env_id="agentr1/GSM8K-v0",
+        **kwargs,
     )
     locals_ = [make("agentr1/GSM8K-v0") for _ in range(3)]
     observations, infos = envs.reset(seed=5)
