@@ -30,8 +30,8 @@ NAME = "agentr1_tree"
 
 _REMEDY = "Set engine.packing = 'merged', which computes each trajectory's history once."
 
-_flash = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
-_flash_backward = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
+_flash: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+_flash_backward: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
 
 
 def run_model(model: Any, batch: MicroBatch) -> Any:
@@ -196,7 +196,8 @@ def _by_key_head(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Ten
     """Return views in which a key head is a batch entry that its query heads share. Shape: (K, H / K, N, D) each."""
     heads, shared = key.shape[1], query.shape[1] // key.shape[1]
     grouped = query[0].unflatten(0, (heads, shared))
-    return grouped, *(t[0].unsqueeze(1).expand(-1, shared, -1, -1) for t in (key, value))
+    keys, values = (t[0].unsqueeze(1).expand(-1, shared, -1, -1) for t in (key, value))
+    return grouped, keys, values
 
 
 def _token_major(like: Tensor, dtype: torch.dtype) -> Tensor:
