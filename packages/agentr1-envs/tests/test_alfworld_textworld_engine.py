@@ -95,18 +95,20 @@ def drawn(draw: random.Random, admissible: tuple[str, ...]) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("original")
-def test_both_engines_say_the_same_on_games_drawn_afresh(shared_data: Path) -> None:
+def test_both_engines_say_the_same_on_games_drawn_afresh(shared_data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     seed = time.time_ns() % 10**9
-    print(f"seed {seed}")
     tasks = [task for split in SPLITS for task in load_games(split, shared_data / "alfworld")]
     walks: list[Walk] = []
     for number, task in enumerate(random.Random(seed).sample(tasks, GAMES)):
         assert isinstance(task, GameTask)
         script = task.plan if number % 5 == 0 else ()  # random walks do not win
         walks.append(Walk(task.file(task.question), script, seed + number))
+    with capsys.disabled():  # what was drawn is told whether they agree or not
+        print(f"\nseed {seed}, games: {', '.join(walk.file.name for walk in walks)}")
     with ProcessPoolExecutor(os.cpu_count(), mp_context=multiprocessing.get_context("spawn")) as pool:
         steps, wins, slow, fast = map(sum, zip(*pool.map(compare, walks), strict=True))
-    print(f"{GAMES} games, {steps} steps, {wins} won; CPU seconds of the steps: {slow:.2f}, native {fast:.2f}")
+    with capsys.disabled():
+        print(f"{GAMES} games, {steps} steps, {wins} won; CPU seconds of the steps: {slow:.2f}, native {fast:.2f}")
     assert wins >= GAMES // 5
     assert slow > 20 * fast, "a step is many times faster"
 
