@@ -22,13 +22,7 @@ from agentr1_train.renderer import Renderer
 from agentr1_train.sampler.batching import BatchingSampler
 from agentr1_train.sampler.scripted import ScriptedSampler
 from agentr1_train.trajectory import Trajectory
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 
-CHATML = (
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
 ACTIONS = ["think[first]", "search[Oxley]", "lookup[river]", "dance", "search[Hollin]", "think[enough]", "finish[no]"]
 
 
@@ -48,21 +42,6 @@ WRAPPERS: dict[str, Callable[[Any], Any]] = {
     "markov": MarkovContext,
     "markov-state": lambda env: MarkovContext(env, state),
 }
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerFast:
-    """One token a byte, and the tokens of the template."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    special = ["<|im_start|>", "<|im_end|>"]
-    vocabulary = {token: index for index, token in enumerate([*special, *alphabet])}
-    made = Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    made.add_special_tokens(special)
-    wrapped = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|im_end|>", pad_token="<|im_end|>")
-    wrapped.chat_template = CHATML
-    return wrapped
 
 
 @pytest.fixture(scope="module", autouse=True)

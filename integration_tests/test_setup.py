@@ -118,6 +118,42 @@ def test_an_interrupted_fetch_leaves_no_half_wheel(setup: ModuleType, monkeypatc
     assert list(setup.BOOTSTRAP.glob("incoming-*")) == []
 
 
+def test_the_original_engine_is_compiled_once_and_only_when_asked(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pins = ["fast-downward-textworld==20.6.4", "jericho==3.3.1"]
+    assert setup.uncompiled() == pins
+    assert setup._original(None) == []
+    built = ["fast_downward_textworld-20.6.4-py3-none-linux_x86_64.whl", "jericho-3.3.1-py3-none-linux_x86_64.whl"]
+    pip = FakePip(built)
+    monkeypatch.setattr(setup, "try_pip", pip)
+    monkeypatch.setattr(setup.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(setup.workspace, "this_machine", lambda: {"python_full_version": "3.11.7"})
+    setup.compile_original()
+    setup.compile_original()
+    assert len(pip.asked) == 1
+    assert pip.asked[0][-3:] == ["--no-deps", *pins]
+    assert (setup.uncompiled(), setup._original(None)) == ([], ["--group", "original"])
+    assert setup._original("agentr1-envs") == [], "a package alone goes without"
+
+
+@pytest.mark.parametrize(
+    ("found", "python", "message"),
+    [
+        ({"make"}, "3.11.7", r"g\+\+ and make; not found here: g\+\+"),
+        ({"g++", "make"}, "3.13.0", "needs Python 3.11 or 3.12, not 3.13.0"),
+    ],
+)
+def test_a_machine_that_cannot_compile_is_told(
+    setup: ModuleType, monkeypatch: pytest.MonkeyPatch, found: set[str], python: str, message: str
+) -> None:
+    monkeypatch.setattr(setup, "try_pip", FakePip([]))
+    monkeypatch.setattr(setup.shutil, "which", lambda name: name if name in found else None)
+    monkeypatch.setattr(setup.workspace, "this_machine", lambda: {"python_full_version": python})
+    with pytest.raises(SystemExit, match=message):
+        setup.compile_original()
+
+
 def test_an_environment_left_unfinished_is_made_anew(setup: ModuleType, tmp_path: Path) -> None:
     environment = tmp_path / ".venv"
 

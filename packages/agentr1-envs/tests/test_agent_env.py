@@ -1,9 +1,9 @@
 import itertools
-import multiprocessing
 import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium
@@ -87,6 +87,73 @@ def test_info_keeps_its_schema(any_env: tuple[str, dict[str, Any]], make: Any) -
     for info in infos:
         assert {name: type(value) for name, value in info.items()} == schema
     assert len({id(info) for info in infos}) == len(infos)
+
+
+def test_a_seed_replays_and_seeds_differ(any_env: tuple[str, dict[str, Any]], make: Any) -> None:
+    env = make(any_env[0], **any_env[1])
+    first = [env.reset(seed=seed) for seed in range(12)]
+    env.step("nonsense")
+    assert [env.reset(seed=seed) for seed in range(12)] == first
+    assert len({info["task_id"] for _, info in first}) > 1
+    assert len({str(observation) for observation, _ in first}) > 1
+    env.reset(seed=0)
+    drawn = [env.reset() for _ in range(6)]
+    env.reset(seed=0)
+    assert [env.reset() for _ in range(6)] == drawn
+    assert len({info["task_id"] for _, info in drawn}) > 1
+
+
+def test_a_named_task_is_played_and_not_the_next_one(any_env: tuple[str, dict[str, Any]], make: Any) -> None:
+    env = make(any_env[0], **any_env[1])
+    named = {"task_id": env.task_ids[2]}
+    opening = env.reset(seed=1, options=named)
+    assert opening[1]["task_id"] == env.task_ids[2]
+    env.reset()
+    assert env.reset(seed=1, options=named) == opening
+
+
+def test_a_limit_is_no_success_and_success_is_of_one_episode(any_env: tuple[str, dict[str, Any]], make: Any) -> None:
+    env_id, kwargs = any_env
+    env = make(env_id, **{**kwargs, "max_steps": 1} if kwargs.get("mode") not in ("single", "context") else kwargs)
+    env.reset(seed=3)
+    *_, terminated, truncated, info = env.step("nonsense <tool_call>{")
+    assert terminated or truncated
+    assert not info["success"]
+    env = make(env_id, **kwargs)
+    opening = env.reset(seed=3)
+    for action in env.demonstration():
+        *_, info = env.step(action)
+    assert info["success"]
+    observation, info = env.reset(seed=3)
+    assert (observation, info) == opening
+    assert not info["success"]
+    assert not env.step("nonsense <tool_call>{")[4]["success"]
+
+
+NOTHING_BUT_PYTHON = """
+import sys
+def refuse(event, args):
+    if event in ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.system"):
+        raise RuntimeError(f"{event} {args}")
+sys.addaudithook(refuse)
+import agentr1_envs, gymnasium
+for env_id in set(agentr1_envs.ENTRY_POINTS) - {"agentr1/Remote-v0"}:  # that one needs a server
+    env = gymnasium.make(env_id)
+    env.reset(seed=0)
+    env.step("nonsense")
+    env.close()
+print([name for name in ("textworld", "alfworld", "fast_downward", "spacy", "torch", "jnius") if name in sys.modules])
+"""
+
+
+def test_every_default_environment_needs_no_download_no_compiler_and_no_other_engine(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", NOTHING_BUT_PYTHON],
+        env={**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "4242"])
@@ -249,60 +316,3 @@ def test_a_subclass_may_draw_otherwise_and_begin_with_info() -> None:
     assert env.step("no")[4]["hint"] == "say 3"
     with pytest.raises(InfoSchemaError, match="hint"):
         Undeclared(TASKS).reset(seed=0)
-
-
-# Vectors
-
-
-def _play_vector(envs: gymnasium.vector.VectorEnv, rounds: int = 3) -> list[Any]:
-    seen = [envs.reset(seed=[5, 6])]
-    for _ in range(rounds):
-        seen.append(envs.step(('<tool_call>{"name": "x"}</tool_call>', "é <answer>12</answer>\n")))
-    envs.close()
-    return seen
-
-
-def _texts(seen: list[Any]) -> list[Any]:
-    return [step[0] for step in seen]
-
-
-@pytest.mark.parametrize("context", ["spawn", "fork"])
-def test_async_vectors_see_what_sync_vectors_see(any_env: tuple[str, dict[str, Any]], context: str) -> None:
-    env_id, kwargs = any_env
-    sync = gymnasium.make_vec(env_id, num_envs=2, vectorization_mode="sync", **kwargs)
-    expected = _play_vector(sync)
-    # spawned workers have never imported the package, so the id names its module.
-    asynchronous = gymnasium.make_vec(
-        f"agentr1_envs:{env_id}",
-        num_envs=2,
-        vectorization_mode="async",
-        vector_kwargs={"shared_memory": False, "context": context},
-        **kwargs,
-    )
-    found = _play_vector(asynchronous)
-    assert _texts(found) == _texts(expected)
-    assert all(isinstance(text, str | tuple) for step in _texts(found) for text in step)
-    assert multiprocessing.active_children() == []
-
-
-def test_shared_memory_raises_with_the_remedy() -> None:
-    with pytest.raises((TypeError, ValueError), match=r'vector_kwargs=\{"shared_memory": False\}'):
-        gymnasium.make_vec("agentr1/GSM8K-v0", num_envs=2, vectorization_mode="async")
-
-
-def test_the_final_observation_is_kept_over_an_autoreset() -> None:
-    envs = gymnasium.make_vec(
-        "agentr1/GSM8K-v0",
-        num_envs=2,
-        vectorization_mode="sync",
-        vector_kwargs={"autoreset_mode": "SameStep"},
-        max_steps=1,
-    )
-    call = '<tool_call>{"name": "calculator", "arguments": {"expression": "6*7"}}</tool_call>'
-    envs.reset(seed=1)
-    observations, _, terminated, truncated, info = envs.step((call, "<answer>1</answer>"))
-    assert (terminated.tolist(), truncated.tolist()) == ([False, True], [True, False])
-    assert "42" in info["final_obs"][0]
-    assert observations[0] != info["final_obs"][0]
-    assert info["final_info"]["end_reason"].tolist() == ["max_steps", "answer"]
-    envs.close()

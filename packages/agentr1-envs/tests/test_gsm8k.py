@@ -14,6 +14,16 @@ def test_the_bundled_problems_need_several_calls(make: Any) -> None:
     assert len(env.demonstration()) == len(env.task.plan) + 1
 
 
+def test_a_solved_problem_pays_once(make: Any, expert: Any) -> None:
+    """However many steps it took: the answer pays, and the calls before it do not."""
+    env = make("agentr1/GSM8K-v0", split="test", data="bundled")
+    for task_id in env.task_ids[:5]:
+        steps = expert(env, task_id)
+        assert len(steps) >= 3
+        assert [info["reward/task"] for *_, info in steps] == [0.0] * (len(steps) - 1) + [1.0]
+        assert sum(reward for _, reward, *_ in steps) == 1.0
+
+
 @pytest.mark.parametrize("operations", [1, (4,), [2, 4]])
 def test_operations_choose_the_problems(make: Any, operations: Any) -> None:
     env = make("agentr1/GSM8K-v0", operations=operations, max_number=9)

@@ -35,7 +35,10 @@ def test_docstrings_have_gymnasiums_headings() -> None:
         "Rewards",
         "Starting State",
         "Episode End",
+        "Info",
         "Arguments",
+        "Example",
+        "References",
         "Version History",
     )
     for entry_point in ENTRY_POINTS.values():

@@ -4,6 +4,7 @@ import tracemalloc
 from pathlib import Path
 from time import process_time
 
+import gymnasium
 import pytest
 from agentr1_envs.errors import DataNotFoundError, DataRowError, SettingError
 from agentr1_envs.webshop import catalogue as catalogue_module
@@ -48,6 +49,13 @@ def test_where_it_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     write(tmp_path / "b.jsonl")
     with pytest.raises(DataNotFoundError, match="holds no catalogue"):
         find_catalogue(tmp_path)
+
+
+def test_a_missing_catalogue_names_the_path_and_what_to_do(tmp_path: Path) -> None:
+    missing = tmp_path / "nowhere"
+    for place, what in ((missing, "does not exist"), (tmp_path, "holds no catalogue")):
+        with pytest.raises(DataNotFoundError, match=rf"{place} {what} .*data='bundled' plays"):
+            gymnasium.make("agentr1/WebShop-v0", data=place)
 
 
 def test_bad_files_are_named(tmp_path: Path) -> None:

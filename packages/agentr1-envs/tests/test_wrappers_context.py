@@ -1,5 +1,6 @@
 """What the model sees at each step, message by message."""
 
+import gc
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -165,6 +166,50 @@ def test_every_wrapper_forgets_at_reset_and_keeps_the_environments_offers(name: 
     for response in env.get_wrapper_attr("demonstration")():
         *_, info = env.step(response)
     assert info["success"]
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_what_is_seen_is_messages_that_the_reader_may_change(name: str) -> None:
+    env, twin = WRAPPERS[name](counting()), WRAPPERS[name](counting())
+    shown, expected = env.reset(seed=0)[0], twin.reset(seed=0)[0]
+    for action in "abcdef":
+        assert shown == expected
+        assert shown in Messages()
+        for message in shown:
+            message["content"] = "changed by the reader"
+        shown, expected = env.step(action)[0], twin.step(action)[0]
+
+
+@pytest.mark.parametrize("name", ["window", "first_and_last", "markov", "summary"])
+def test_a_long_episode_takes_no_more_memory_than_what_is_shown(name: str) -> None:
+    if name == "summary":
+        env = SummaryContext(Stranger(), lambda summary, step: step.action)
+    else:
+        env = WRAPPERS[name](Stranger())
+    env.reset(seed=0)
+    gc.collect()
+    before = sum(type(thing) is Exchange for thing in gc.get_objects())
+    sizes = {sum(len(message["content"]) for message in env.step(f"{step:06}")[0]) for step in range(5000)}
+    kept = sum(type(thing) is Exchange for thing in gc.get_objects()) - before
+    assert 1 <= kept <= 4
+    assert max(sizes) < 200
+
+
+def test_the_system_text_of_a_task_is_read_when_it_begins() -> None:
+    class Moody(Stranger):
+        system_prompt = ""
+
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[str, dict[str, Any]]:
+            self.system_prompt = "" if options is None else options["mood"]
+            return super().reset(seed=seed)
+
+    env = AppendContext(Moody())
+    assert [told(env.reset(options=options)[0]) for options in ({"mood": "glad"}, None, {"mood": "sad"})] == [
+        "s:glad | u:hello",
+        "u:hello",
+        "s:sad | u:hello",
+    ]
+    assert told(env.step("a")[0]) == "s:sad | u:hello | a:a | u:heard a"
 
 
 @pytest.mark.parametrize("name", WRAPPERS)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from agentr1_train import distributed
-from agentr1_train.batch import MicroBatch, Row, assert_spans, pack, split_rows, split_tokens
+from agentr1_train.batch import MicroBatch, Packing, Row, assert_spans, pack, split_rows, split_tokens
 from agentr1_train.checkpoint import export_policy, latest, load_checkpoint, save_checkpoint
 from agentr1_train.config import AlgorithmConfig, CheckpointConfig, EngineConfig, ModelConfig, OptimizerConfig, Recipe
 from agentr1_train.critic import load_critic
@@ -35,11 +35,15 @@ FAR = 1e-3
 
 
 def all_rows() -> list[Row]:
-    """Twelve ragged rows of six trajectories in three groups; one response is empty. The same on every rank."""
+    """Twelve ragged rows of six trajectories in three groups; one response is empty. The same on every rank.
+
+    The prompts of a group begin alike.
+    """
     draw = random.Random(0)
+    tasks = [tuple(draw.randrange(320) for _ in range(8)) for _ in range(3)]
     rows = []
     for at in range(12):
-        prompt = tuple(draw.randrange(320) for _ in range(draw.randint(3, 24)))
+        prompt = (*tasks[at // 4], *(draw.randrange(320) for _ in range(draw.randint(3, 24))))
         response = tuple(draw.randrange(320) for _ in range(0 if at == 5 else draw.randint(1, 10)))
         advantage, value = draw.uniform(-1, 1), draw.uniform(-1, 1)
         rows.append(Row(prompt, response, (at // 4, at // 2 % 2), advantage=advantage, return_=value))
@@ -67,25 +71,28 @@ def loss_of_critic(values: Any, batch: MicroBatch) -> LossOutput:
     return value_loss(values, batch.old_value, batch.returns, batch.value_weight, SETTINGS)
 
 
-def make_engine(model: str, stage: Any, dtype: Any = "fp32") -> tuple[DeepSpeedEngine, Recipe]:
+def make_engine(
+    model: str, stage: Any, dtype: Any = "fp32", packing: Packing = "rows"
+) -> tuple[DeepSpeedEngine, Recipe]:
     recipe = Recipe(
         model=ModelConfig(path=model),
-        engine=EngineConfig(zero_stage=stage, dtype=dtype, micro_batch_tokens=64),
+        engine=EngineConfig(zero_stage=stage, dtype=dtype, micro_batch_tokens=64, packing=packing),
         checkpoint=CheckpointConfig(keep=2),
     )
     device = distributed.init("cpu")
-    return DeepSpeedEngine(load_policy(recipe.model, dtype), recipe.engine, recipe.optimizer, device), recipe
+    policy = load_policy(recipe.model, dtype, packing=packing)
+    return DeepSpeedEngine(policy, recipe.engine, recipe.optimizer, device), recipe
 
 
 def evaluated(engine: DeepSpeedEngine, rows: list[Row]) -> list[Row]:
     """Rows with the policy's present log-probabilities as the old ones and the sampler's."""
-    batches = pack(rows, 64)
+    batches = pack(rows, 64, packing=engine.settings.packing)
     spans = split_tokens(batches, [logp for logp, _ in engine.evaluate(batches)], len(rows))
     return [dataclasses.replace(row, old_logp=span, sampler_logp=span) for row, span in zip(rows, spans, strict=True)]
 
 
 def update(engine: DeepSpeedEngine, rows: list[Row], lr: float = LR, budget: int = 64) -> dict[str, float]:
-    batches = pack(rows, budget)
+    batches = pack(rows, budget, packing=engine.settings.packing)
     assert_spans(batches, rows)
     sums = engine.forward_backward(batches, loss_of_policy)
     return sums | engine.optim_step(lr)
@@ -95,12 +102,12 @@ def weights_of(engine: DeepSpeedEngine) -> dict[str, torch.Tensor]:
     return {name: tensor.to("cpu", copy=True) for name, tensor in policy_weights(engine)}
 
 
-def train(model: str, stage: int, dtype: str = "fp32", budget: int = 64) -> dict[str, Any]:
+def train(model: str, stage: int, dtype: str = "fp32", budget: int = 64, packing: Packing = "rows") -> dict[str, Any]:
     """Three updates: what they reported, and the weights after them."""
-    engine, _ = make_engine(model, stage, dtype)
+    engine, _ = make_engine(model, stage, dtype, packing)
     rows = evaluated(engine, my_rows())
     reports = [update(engine, rows, budget=budget) for _ in range(UPDATES)]
-    return {"reports": reports, "weights": weights_of(engine), "passes": len(pack(rows, budget))}
+    return {"reports": reports, "weights": weights_of(engine), "passes": len(pack(rows, budget, packing=packing))}
 
 
 def rank_without_rows(model: str, stage: int) -> list[float]:
@@ -212,6 +219,7 @@ def main(out: Path, model: str) -> None:
     result: dict[str, Any] = {"collectives": collectives()}
     for stage in STAGES:
         result[f"train_{stage}"] = train(model, stage)
+        result[f"trees_{stage}"] = train(model, stage, packing="tree")
         result[f"without_rows_{stage}"] = rank_without_rows(model, stage)
         result[f"broken_{stage}"] = broken_loss(model, stage)
     for stage in (0, 3):

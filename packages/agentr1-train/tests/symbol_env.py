@@ -1,7 +1,7 @@
 """An environment as a stranger writes it, in a file of its own: the tests put this folder on PYTHONPATH.
 
 Two steps: each shows a symbol, and the reward comes at the end, for having repeated both. ``SymbolEnv`` has nothing of
-this project; ``ShownSymbolEnv`` adds a demonstration.
+this project; ``ShownSymbolEnv`` adds a demonstration, ``LayeredSymbolEnv`` reward streams.
 """
 
 from typing import Any
@@ -49,6 +49,16 @@ class ShownSymbolEnv(SymbolEnv):
         return list(self.word)
 
 
-for name, kind in (("Symbol-v0", SymbolEnv), ("ShownSymbol-v0", ShownSymbolEnv)):
+class LayeredSymbolEnv(SymbolEnv):
+    """Pays a quarter for each right symbol in ``reward/env``, and the rest in ``reward/task``."""
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        observation, task, terminated, truncated, _ = super().step(action)
+        step = 0.25 * (self.said[-1] == self.word[len(self.said) - 1])
+        return observation, task + step, terminated, truncated, {"reward/env": step, "reward/task": task}
+
+
+KINDS = {"Symbol-v0": SymbolEnv, "ShownSymbol-v0": ShownSymbolEnv, "LayeredSymbol-v0": LayeredSymbolEnv}
+for name, kind in KINDS.items():
     if name not in gymnasium.registry:
         gymnasium.register(name, entry_point=kind)

@@ -215,7 +215,7 @@ def test_merged_lines_are_the_same_function(tiny_model: Any, ratio: Any) -> None
     rows = _weighted(continued(make_rows(empty=False)), "token_mean")
     rows[5] = dataclasses.replace(rows[5], prompt_ids=rows[5].prompt_ids[1:])  # a rewritten context does not merge
     together = ratio == "trajectory"
-    apart, merged = (pack(rows, 500, keep_trajectories_together=together, merge=flag) for flag in (False, True))
+    apart, merged = (pack(rows, 500, keep_trajectories_together=together, packing=flag) for flag in ("rows", "merged"))
     assert_spans(merged, rows)
     assert [sum(len(batch.input_ids) for batch in found) for found in (apart, merged)] == [8, 5]
     expected, found = gradient(tiny_model, apart, algorithm), gradient(tiny_model, merged, algorithm)
@@ -225,5 +225,5 @@ def test_merged_lines_are_the_same_function(tiny_model: Any, ratio: Any) -> None
 def test_merged_rows_with_an_empty_response(tiny_model: Any) -> None:
     algorithm = resolve(AlgorithmConfig(preset="ppo"), OptimizerConfig())
     rows = continued(make_rows())
-    apart, merged = (gradient(tiny_model, pack(rows, 500, merge=flag), algorithm) for flag in (False, True))
+    apart, merged = (gradient(tiny_model, pack(rows, 500, packing=flag), algorithm) for flag in ("rows", "merged"))
     torch.testing.assert_close(merged, apart, rtol=1e-4, atol=1e-7)

@@ -74,7 +74,7 @@ def test_arguments_of_the_environment_are_passed_on(recipe_file: Path) -> None:
         (["--engine.zero-stage", "7"], "'0', '1', '2', '3'"),
         (["--env.kwargs.steps"], "--env.kwargs.steps needs a value"),
         (["--algorithm.preset", "gpro"], "Did you mean 'grpo'?"),
-        (["--algorithm.estimator", "nothing_like_it"], "Legal: dr_grpo,"),
+        (["--algorithm.estimator", "nothing_like_it"], "Legal: bilevel_gae,"),
         (["--algorithm.preset", "reinforce", "--algorithm.clip-low", "0.1"], "would be without effect"),
         (["--sampler.name", "scriptd"], "Did you mean 'scripted'?"),
         (["--env.id", "symbol_env:Symbol-v1"], "symbol_env:Symbol-v1"),

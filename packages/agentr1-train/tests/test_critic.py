@@ -70,7 +70,7 @@ def test_values_in_a_merged_line(critic: CriticModel) -> None:
     first = Row((5, 6, 7, 8), (9, 10, 11), (0, 0))
     second = Row((*first.prompt_ids, *first.response_ids, 12, 13), (14,), (0, 0))
     rows = [first, second, ROWS[1]]
-    apart, merged = (pack(rows, 100, merge=flag) for flag in (False, True))
+    apart, merged = (pack(rows, 100, packing=flag) for flag in ("rows", "merged"))
     assert [len(batch.input_ids) for batch in (*apart, *merged)] == [3, 2]
     found = [split_rows(batches, [critic(batch) for batch in batches], 3) for batches in (apart, merged)]
     assert found[1] == pytest.approx(found[0], rel=1e-5)

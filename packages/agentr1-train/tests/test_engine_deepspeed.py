@@ -72,6 +72,23 @@ def test_two_ranks_are_plain_pytorch(plain: dict[str, Any], two_ranks: list[dict
     assert all(torch.equal(first["weights"][name], second["weights"][name]) for name in first["weights"])
 
 
+@pytest.mark.parametrize("stage", STAGES)
+def test_trees_on_one_rank_and_two(
+    plain: dict[str, Any],
+    two_ranks: list[dict[str, Any]],
+    ranks_script: Any,
+    tiny_model_dir: Path,
+    stage: int,
+) -> None:
+    """Prefix trees give what rows in plain PyTorch give; the ranks had different numbers of trees."""
+    first, second = (seen[f"trees_{stage}"] for seen in two_ranks)
+    assert first["passes"] > second["passes"]
+    assert first["passes"] < two_ranks[0][f"train_{stage}"]["passes"]
+    alone = ranks_script.train(str(tiny_model_dir), stage, packing="tree")
+    for seen in (first, second, alone):
+        check_against(plain, seen)
+
+
 def test_the_updates_moved_the_weights(plain: dict[str, Any], tiny_model: Any) -> None:
     """Without this, the tests above would pass on an engine that does nothing."""
     start = dict(tiny_model.named_parameters())
@@ -157,7 +174,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(ranks_script: Any, tiny_m
 def test_clipping_bounds_the_step_and_reports_the_norm_before(tiny_model: Any, ranks_script: Any, stage: Any) -> None:
     """AdamW forgets the scale of a gradient, unless eps is as large as the clipped gradient: then a bound shows."""
     device = distributed.init("cpu")
-    settings = EngineConfig(zero_stage=stage)
+    settings = EngineConfig(zero_stage=stage, packing="rows")
     norms = []
     for bound in (0.0, 1e-3):
         model = type(tiny_model)(tiny_model.config)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from agentr1_train import metrics
-from agentr1_train.advantages.base import Credit, CreditTrajectory
+from agentr1_train.advantages.records import Credit, CreditTrajectory
 from agentr1_train.config import AlgorithmConfig, OptimizerConfig
 from agentr1_train.losses import LossInputs, policy_loss, value_loss
 from agentr1_train.presets import resolve
@@ -71,6 +71,7 @@ def test_rollout_metrics():
         "rollout/response_tokens_max": 5,
         "rollout/prompt_tokens_mean": 21 / 5,
         "rollout/prompt_tokens_max": 9,
+        "rollout/branches": 0,
         "rollout/empty_responses": 1,
         "rollout/truncated_fraction": 0.4,
         "rollout/errors": 1,

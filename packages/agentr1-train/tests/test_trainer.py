@@ -284,8 +284,8 @@ def test_a_run_holds_its_environments_and_gives_them_back(symbol_recipe: Make) -
     with open_run(recipe_from_dict(symbol_recipe())) as run:
         assert isinstance(run.recipe, Recipe)
         assert run.tracker is not None
-        groups = run.roll_out(0)
-        assert [group.index for group in groups] == [0, 1]
-        pool = run.pool
+        collected = run.roll_out(0)
+        assert [group.index for group in collected.groups] == [0, 1]
+        pool = run.collector.pool
     assert pool._closed
     assert tomllib.loads((run.folder / "config.toml").read_text())["updates"] == 2

@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 import torch
+from agentr1_train import experience as experience_module
 from agentr1_train import update as update_module
-from agentr1_train.advantages import CreditTrajectory, estimate
+from agentr1_train.advantages import CreditTrajectory, TokenCredit, estimate
+from agentr1_train.algorithm_config import AlgorithmConfig
 from agentr1_train.batch import MicroBatch, Row, pack, split_tokens
-from agentr1_train.config import AlgorithmConfig, OptimizerConfig, recipe_from_dict
+from agentr1_train.config import OptimizerConfig, recipe_from_dict
 from agentr1_train.errors import SpanMismatchError
 from agentr1_train.experience import Experience
 from agentr1_train.losses import policy_loss
 from agentr1_train.policy import PolicyModel
-from agentr1_train.presets import AlgorithmSettings, resolve
+from agentr1_train.presets import PRESETS, AlgorithmSettings, resolve
 from agentr1_train.trainer import open_run
 from agentr1_train.update import loss_inputs, minibatch_rows, rows_with_gradient, update_models
 
@@ -26,6 +28,8 @@ Make = Callable[..., dict[str, Any]]
 def settings_of(preset: str = "grpo", epochs: int = 2, **choices: Any) -> AlgorithmSettings:
     return resolve(AlgorithmConfig(preset=preset, **choices), OptimizerConfig(epochs=epochs))
 
+
+TOKENS = ("token_gae", "bilevel_gae")
 
 STEPS = (2, 1, 3, 2)
 """Steps of each of four trajectories in two groups: eight rows."""
@@ -56,26 +60,37 @@ def experience_of(settings: AlgorithmSettings, model: Any, order: Sequence[int] 
             rewards=(0.0,) * (STEPS[at] - 1) + (paid,),
             lengths=tuple(len(rows[at, step].response_ids) for step in range(STEPS[at])),
             values=(0.0,) * STEPS[at] if settings.needs_critic else None,
+            token_values=tuple((0.0,) * len(rows[at, step].response_ids) for step in range(STEPS[at])),
+            state_keys=tuple(str(step) for step in range(STEPS[at])),
+            parts=dict.fromkeys(("env", "sem", "task"), (0.0,) * (STEPS[at] - 1) + (paid,)),
+            greedy_return=0.25,
         )
         for at, paid in enumerate((1.0, 0.0, 0.5, 2.0))
     )
     credit = estimate(records, settings)
     made = {
         place: replace(
-            row,
+            experience_module._credited(row, place, credit),
             sampler_logp=near(logp),
             old_logp=near(logp),
             ref_logp=near(logp),
-            advantage=credit.advantages[place[0]][place[1]],
         )
         for (place, row), logp in zip(rows.items(), own, strict=True)
     }
     places = tuple((at, step) for at in order for step in range(STEPS[at]))
+    credit = credit.of_steps() if isinstance(credit, TokenCredit) else credit
     return Experience(records, credit, tuple(made[place] for place in places), places, frozenset(), True, {})
 
 
+def of_rank(experience: Experience, rank: int) -> Experience:
+    """What one of two ranks holds: all records, and the rows of its group."""
+    mine = [at for at, (trajectory, _) in enumerate(experience.places) if experience.records[trajectory].group == rank]
+    rows, places = (tuple(found[at] for at in mine) for found in (experience.rows, experience.places))
+    return replace(experience, rows=rows, places=places)
+
+
 def gradient(
-    model: Any, experience: Experience, settings: AlgorithmSettings, budget: int = 4096, parts: int = 1
+    model: Any, experience: Experience, settings: AlgorithmSettings, budget: int = 4096, parts: int = 1, pad_id: int = 0
 ) -> torch.Tensor:
     """The gradient of one pass, by the functions of the trainer, without an engine."""
     policy = PolicyModel(model.requires_grad_(True), entropy_grad=settings.entropy_coef > 0)
@@ -83,33 +98,40 @@ def gradient(
     for part in range(parts):
         rows = minibatch_rows(experience, settings, part, parts)
         assert rows is not None
-        for batch in pack(rows, budget, keep_trajectories_together=settings.ratio == "trajectory"):
+        for batch in pack(rows, budget, pad_id, keep_trajectories_together=settings.ratio == "trajectory"):
             policy_loss(loss_inputs(policy(batch), batch, True), settings).loss.backward()
     return torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
 
 
-PRESETS = ("grpo", "rloo", "reinforce", "ppo", "steppo", "gspo", "cispo", "dr_grpo")
+ALL = [(preset, {}) for preset in sorted(PRESETS)] + [("ppo", {"estimator": name}) for name in TOKENS]
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_micro_batches_and_order_do_not_change_the_gradient(preset: str, tiny_model) -> None:
-    """1 x 8, 4 x 2 and 8 x 1 rows; trajectories in another order."""
-    settings = settings_of(preset)
+@pytest.mark.parametrize(("preset", "choices"), ALL, ids=str)
+def test_micro_batches_padding_order_and_ranks_do_not_change_the_gradient(
+    preset: str, choices: dict[str, Any], tiny_model
+) -> None:
+    """1 x 8, 2 x 4, 4 x 2 and 8 x 1 rows; other padding; trajectories in another order; a group on each rank."""
+    settings = settings_of(preset, **choices)
     experience = experience_of(settings, tiny_model)
     rows = minibatch_rows(experience, settings, 0, 1)
     assert rows is not None
     widest = max(map(len, rows))
     assert [len(pack(rows, budget)) for budget in (8 * widest, 1)] == [1, 8]
     assert 2 <= len(pack(rows, 2 * widest)) <= 4
+    assert len(pack(rows, 4 * widest)) == 2
     whole = gradient(tiny_model, experience, settings, 8 * widest)
     assert whole.norm() > 1e-4
-    for budget in (2 * widest, 1):
+    for budget in (4 * widest, 2 * widest, 1):
         torch.testing.assert_close(gradient(tiny_model, experience, settings, budget), whole, rtol=1e-4, atol=1e-6)
+    padded = gradient(tiny_model, experience, settings, 8 * widest, pad_id=7)
+    torch.testing.assert_close(padded, whole, rtol=1e-4, atol=1e-6)
+    ranks = [gradient(tiny_model, of_rank(experience, rank), settings, 8 * widest) for rank in range(2)]
+    torch.testing.assert_close(ranks[0] + ranks[1], whole, rtol=1e-4, atol=1e-6)
     reordered = gradient(tiny_model, experience_of(settings, tiny_model, (2, 0, 3, 1)), settings, 2 * widest)
     torch.testing.assert_close(reordered, whole, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("preset", ["grpo", "rloo", "reinforce", "ppo"])
+@pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_a_reward_at_the_end_moves_the_tokens_of_the_first_step(preset: str, tiny_model) -> None:
     """The gradient with respect to the log-probabilities of step 0, in a trajectory paid only at its last step."""
     settings = settings_of(preset)
@@ -207,7 +229,7 @@ def test_the_span_assertion_fires_when_a_token_is_corrupted_after_collation(
         batches = pack(*args, **kwargs)
         batch = batches[-1]
         inputs = batch.input_ids.clone()
-        at = batch.token_index[-1] + 1
+        at = batch.target_index[-1]
         inputs.view(-1)[at] = (inputs.view(-1)[at] + 1) % 5
         return [*batches[:-1], dataclasses.replace(batch, input_ids=inputs)]
 
@@ -224,6 +246,7 @@ def test_flat_groups_are_dropped_and_counted(symbol_recipe: Make) -> None:
         experience = run.assign_credit(run.roll_out(0), 0)
         assert experience.left_out == {0, 1}
         assert experience.metrics["credit/dropped_groups"] == 2
+        assert experience.records == ()  # they take no part in whitening either
         assert update_models(experience, run.models, recipe, run.settings, 0)["policy/optimizer_steps"] == 0
     kept = run_once(symbol_recipe(env=impossible, run_dir=recipe.run_dir + "-kept"))
     assert kept["policy/optimizer_steps"] == 1

@@ -1,4 +1,4 @@
-"""`agentr1-envs`: list the environments, play one, bring or make their data. Thin: the work is elsewhere."""
+"""`agentr1-envs`: list the environments, play or serve one, bring or make their data. Thin: the work is elsewhere."""
 
 import inspect
 import json
@@ -19,12 +19,13 @@ from agentr1_envs.alfworld.sample.bundled import BUNDLED_SPLITS
 from agentr1_envs.alfworld.sample.generate import write_games
 from agentr1_envs.datasets import DATASETS, SHOP, find_dataset
 from agentr1_envs.download import download as fetch
-from agentr1_envs.errors import EnvsError, SettingError, did_you_mean, require_choice
+from agentr1_envs.errors import EnvsError, SettingError, require_choice
 from agentr1_envs.loader import BUNDLED, OnBadRow, find_file, user_folder
 from agentr1_envs.play import play as play_episode
 from agentr1_envs.prepare import Prepared, find_sources
 from agentr1_envs.prepare import prepare as write_files
-from agentr1_envs.registration import ENTRY_POINTS, register_envs
+from agentr1_envs.registration import ENTRY_POINTS, check_registered
+from agentr1_envs.serve_command import serve
 from agentr1_envs.webshop.catalogue import find_catalogue
 from agentr1_envs.webshop.download import fetch_official
 from agentr1_envs.webshop.official import ShopSize
@@ -69,12 +70,7 @@ def play(
         task_id: Play this task.
         set: Arguments of the environment, as name=value (the value is JSON, or else text).
     """
-    register_envs()
-    if ":" not in env_id and env_id not in gymnasium.registry:
-        ours = ", ".join(ENTRY_POINTS)
-        raise SettingError(
-            f"{env_id!r} is no registered environment; here are: {ours}.{did_you_mean(env_id, ENTRY_POINTS)}"
-        )
+    check_registered(env_id)
     env: gymnasium.Env[Any, Any] = gymnasium.make(env_id, **dict(_setting(item) for item in set))
     try:
         play_episode(env, sys.stdin, _OUT, seed=seed, task_id=task_id)
@@ -169,6 +165,7 @@ def main() -> None:
         "prepare": prepare,
         "download": download,
         "generate": generate,
+        "serve": serve,
     }
     try:
         tyro.extras.subcommand_cli_from_dict(commands, prog="agentr1-envs", description=__doc__)

@@ -63,6 +63,26 @@ class InfoSchemaError(EnvsError, TypeError):
     """An environment returned an info entry that its declared schema does not hold (a bug of the environment)."""
 
 
+class WireError(EnvsError, TypeError, ValueError):
+    """A value, a space or a message that cannot travel between an environment server and its client."""
+
+
+class RemoteError(EnvsError, ConnectionError):
+    """An environment server cannot be reached, refuses what was asked, or is none."""
+
+
+class SessionLostError(RemoteError):
+    """The session with an environment server is gone, and the episode with it."""
+
+
+class ReplayError(SessionLostError):
+    """A lost episode, played again in a new session, took another course."""
+
+
+class EnvTimeoutError(EnvsError, TimeoutError):
+    """A call of a served environment took longer than its server allows; its session is over."""
+
+
 def did_you_mean(name: str, legal: Iterable[str]) -> str:
     """``" Did you mean 'x'?"`` for the nearest legal name, or an empty string when none is near."""
     near = difflib.get_close_matches(name, list(legal), n=1, cutoff=0.6)

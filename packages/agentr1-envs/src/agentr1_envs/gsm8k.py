@@ -16,8 +16,10 @@ from agentr1_envs.responses import answer_in_tag, without_thinking
 from agentr1_envs.samples.word_problems import DEFAULT_MAX_NUMBER, DEFAULT_OPERATIONS, word_problems
 from agentr1_envs.scorers import gsm8k_lenient
 from agentr1_envs.scoring import NUMBER_SCORES, Score, score_number
+from agentr1_envs.signatures import EPISODE, takes
 from agentr1_envs.tasks import Task, TaskSet
 from agentr1_envs.tool_env import EnvTool, ToolCall, ToolEnv
+from agentr1_envs.tool_settings import ToolSettings
 
 MODES = ("calculator", "single")
 
@@ -29,6 +31,7 @@ _ANNOTATION = re.compile(r"<<[^<>]*>>")
 _FINAL = re.compile(r"\n?#### .*\Z", re.DOTALL)
 
 
+@takes(ToolSettings, tool_timeout=TOOL_TIMEOUT, **EPISODE)
 def gsm8k(
     mode: str = "calculator",
     *,
@@ -39,43 +42,84 @@ def gsm8k(
     max_number: int | None = None,
     **settings: Any,
 ) -> AgentEnv:
-    """Grade-school word problems.
+    """Grade-school word problems, with a calculator or in one response.
 
     ## Description
     A word problem whose answer is a number. Without data of your own the problems are the bundled ones: 4,000 to
     train on and 400 to test on, written by this project's generator. ``agentr1-envs download gsm8k`` fetches the
     official 7,473 and 1,319.
 
-    Modes: "calculator" (a `ToolEnv` with the calculator) and "single" (one response).
+    There are two modes: "calculator", a `ToolEnv` whose tool works out an expression, and "single", in which the first
+    response is the answer.
 
     ## Action Space
     `Text`: the model's whole response. The answer stands in ``<answer>``; "#### 72" and ``\\boxed{72}`` are read too.
+    In "calculator" a response with calls, written in `format`, runs them; one without is the answer.
 
     ## Observation Space
-    `Text`: the problem, then the results of the calls; `Messages` with ``observation="messages"``.
+    `Text`: the problem, then the results of the calls; with ``observation="messages"`` `Messages`: the whole
+    conversation, of which the last `history` steps are kept.
 
     ## Rewards
-    1.0 for the right number (`gsm8k_lenient`), in ``reward/task``; `info` also has `gsm8k_official`, the original
-    repository's rule. What calls and format pay is set by `ToolSettings`; nothing by default.
+    1.0 for the right number (`gsm8k_lenient`), in ``reward/task``. In "calculator" ``reward/env`` is what calls pay by
+    `process_reward` and ``reward/format`` what form pays or costs; both are 0 unless `ToolSettings` sets them. The
+    step's reward is the sum.
 
     ## Starting State
     A problem of the split, drawn by the seed or named by ``options={"task_id": ...}``.
 
     ## Episode End
-    Terminated by the answer, or by three steps in a row with invalid calls only; truncated after `max_steps`.
+    Terminated by the answer (`end_reason` "answer"), or by `max_invalid` steps in a row with invalid calls only
+    ("max_invalid"); truncated after `max_steps` ("max_steps").
+
+    ## Info
+    * `success` (bool): whether the answer was right.
+    * `task_id` (str): the problem.
+    * `end_reason` (str): why the episode is over; empty while it goes on.
+    * `steps` (int): responses so far.
+    * `reward/task` (float): what the answer paid; in "calculator" also `reward/env`, `reward/format` (float).
+    * `gsm8k_official` (float): 1.0 when the answer is right by the original repository's rule, which reads "#### 72".
+    * `gsm8k_lenient` (float): 1.0 when it is right wherever it stands; the last number counts where nothing marks one.
+    * `prediction` (str): the answer as it was read.
+    * `tool_calls`, `tool_errors` (int): in "calculator": calls so far, and how many of them failed.
+    * `injected_errors` (int): how many of those failed on purpose, by `inject_errors`.
+    * `invalid_calls`, `invalid_steps` (int): calls that were written wrongly, and steps that had no other call.
+    * `error_codes` (tuple of str): what went wrong in the last response.
+    * `hops_found` (int): gold articles found so far; 0 here.
 
     ## Arguments
     * `mode`: "calculator" or "single".
     * `split`: "train" or "test".
     * `data`: a file, a folder, or "bundled"; None looks in AGENTR1_DATA, then the user's data folder, then takes the
       bundled problems.
-    * `on_bad_row`: "refuse" or "skip".
+    * `on_bad_row`: "refuse" a file with rows that cannot be read, or "skip" them.
     * `operations`: only problems with so many operations (a number or several); bundled problems have 1 to 4, by
       default 2 and 3.
     * `max_number`: the largest number in a bundled problem's text, by default 20.
-    * `observation`, `history`, `render_mode`: as for `AgentEnv`.
-    * "single": `system` ("full", "short", "none", or a text). "calculator": every field of `ToolSettings` (by default
-      `tool_timeout` is 10 s).
+    * `observation`: "text" (what is new) or "messages" (the whole conversation).
+    * `history`: with "messages", how many past steps stay in the conversation; None keeps all.
+    * `render_mode`: None, or "ansi": `render` returns the transcript.
+    * `format`, `system`, `tools_in_template`, `max_steps`, `max_calls_per_step`, `tool_timeout`,
+      `tool_seconds_per_episode`, `max_invalid`, `max_result_chars`, `process_reward`, `process_reward_range`,
+      `progressive`, `per_hop`, `format_reward`, `invalid_penalty`, `inject_errors`: fields of `ToolSettings`, for
+      "calculator". In "single" only `system`, `observation` and `render_mode` are accepted.
+
+    ## Example
+    ```python
+    import gymnasium
+
+    env = gymnasium.make("agentr1_envs:agentr1/GSM8K-v0", data="bundled", split="test")
+    problem, info = env.reset(seed=3)
+    call = '<tool_call>{"name": "calculator", "arguments": {"expression": "13 + 12"}}</tool_call>'
+    result, reward, terminated, truncated, info = env.step(call)
+    assert "25" in result and info["tool_calls"] == 1 and not terminated
+    _, reward, terminated, truncated, info = env.step("<answer>-1</answer>")
+    assert terminated and reward == 0.0 and info["prediction"] == "-1"
+    ```
+
+    ## References
+    Cobbe et al.: Training Verifiers to Solve Math Word Problems. 2021.
+    [arXiv:2110.14168](https://arxiv.org/abs/2110.14168)
 
     ## Version History
     v0: first version.
@@ -88,6 +132,7 @@ def gsm8k(
     return GSM8KSingleEnv(tasks, **settings)
 
 
+@takes(ToolSettings, tool_timeout=TOOL_TIMEOUT, **EPISODE)
 def gsm8k_oracle(
     *,
     split: str = "train",
@@ -100,27 +145,69 @@ def gsm8k_oracle(
     """Grade-school word problems with a tool that tells whether an answer is right.
 
     ## Description
-    As `agentr1/GSM8K-v0` with the calculator, and a second tool, `check_answer`, which compares an answer with the
-    gold one: the set-up Agent-R1 trained with. A model can guess until the tool says yes, so the scores are not
-    comparable with any other GSM8K number; that is why it has an id of its own.
+    As `agentr1/GSM8K-v0` with the calculator, and a second tool, ``check_answer(answer)``, which compares an answer
+    with the gold one: the set-up Agent-R1 trained with. A model can guess until the tool says yes, so the scores are
+    not comparable with any other GSM8K number; that is why it has an id of its own.
 
     ## Action Space
-    `Text`: the model's whole response.
+    `Text`: the model's whole response: calls of the two tools in `format`, or the answer in ``<answer>``.
 
     ## Observation Space
-    `Text`: the problem, then the results of the calls; `Messages` with ``observation="messages"``.
+    `Text`: the problem, then the results of the calls; with ``observation="messages"`` `Messages`: the whole
+    conversation, of which the last `history` steps are kept.
 
     ## Rewards
-    1.0 for the right number, in ``reward/task``; see `agentr1/GSM8K-v0`.
+    1.0 for the right number (`gsm8k_lenient`), in ``reward/task``. ``reward/env`` is what calls pay by `process_reward`
+    and ``reward/format`` what form pays or costs; both are 0 unless they are set. The step's reward is the sum.
 
     ## Starting State
     A problem of the split, drawn by the seed or named by ``options={"task_id": ...}``.
 
     ## Episode End
-    As for `agentr1/GSM8K-v0`. A right answer told to `check_answer` ends nothing: the answer itself does.
+    Terminated by the answer (`end_reason` "answer"), or by `max_invalid` steps in a row with invalid calls only
+    ("max_invalid"); truncated after `max_steps` ("max_steps"). A right answer told to `check_answer` ends nothing: the
+    answer itself does.
+
+    ## Info
+    * `success` (bool): whether the answer was right.
+    * `task_id` (str): the problem.
+    * `end_reason` (str): why the episode is over; empty while it goes on.
+    * `steps` (int): responses so far.
+    * `reward/task`, `reward/env`, `reward/format` (float): the parts of this step's reward.
+    * `gsm8k_official` (float): 1.0 when the answer is right by the original repository's rule, which reads "#### 72".
+    * `gsm8k_lenient` (float): 1.0 when it is right wherever it stands; the last number counts where nothing marks one.
+    * `prediction` (str): the answer as it was read.
+    * `tool_calls`, `tool_errors` (int): calls so far, and how many of them failed. A wrong answer told to
+      `check_answer` is no failed call.
+    * `injected_errors` (int): how many of those failed on purpose, by `inject_errors`.
+    * `invalid_calls`, `invalid_steps` (int): calls that were written wrongly, and steps that had no other call.
+    * `error_codes` (tuple of str): what went wrong in the last response.
+    * `hops_found` (int): gold articles found so far; 0 here.
 
     ## Arguments
-    As for `agentr1/GSM8K-v0`, without `mode`.
+    * `split`, `data`, `on_bad_row`, `operations`, `max_number`: which problems, as for `agentr1/GSM8K-v0`.
+    * `observation`: "text" (what is new) or "messages" (the whole conversation).
+    * `history`: with "messages", how many past steps stay in the conversation; None keeps all.
+    * `render_mode`: None, or "ansi": `render` returns the transcript.
+    * `format`, `system`, `tools_in_template`, `max_steps`, `max_calls_per_step`, `tool_timeout`,
+      `tool_seconds_per_episode`, `max_invalid`, `max_result_chars`, `process_reward`, `process_reward_range`,
+      `progressive`, `per_hop`, `format_reward`, `invalid_penalty`, `inject_errors`: fields of `ToolSettings`.
+
+    ## Example
+    ```python
+    import gymnasium
+
+    env = gymnasium.make("agentr1_envs:agentr1/GSM8KOracle-v0", data="bundled")
+    problem, info = env.reset(seed=0)
+    call = '<tool_call>{"name": "check_answer", "arguments": {"answer": "-1"}}</tool_call>'
+    result, reward, terminated, truncated, info = env.step(call)
+    assert "Not correct." in result and not terminated
+    ```
+
+    ## References
+    Cobbe et al.: Training Verifiers to Solve Math Word Problems. 2021.
+    [arXiv:2110.14168](https://arxiv.org/abs/2110.14168). The oracle: Cheng et al.: Agent-R1: Training Powerful LLM
+    Agents with End-to-End Reinforcement Learning. 2025. [arXiv:2511.14460](https://arxiv.org/abs/2511.14460)
 
     ## Version History
     v0: first version.

@@ -25,8 +25,10 @@ from agentr1_envs.scoring import (
     score_support,
     score_text,
 )
+from agentr1_envs.signatures import EPISODE, takes
 from agentr1_envs.tasks import Passage, Task, TaskSet
 from agentr1_envs.tool_env import CallError, EnvTool, ToolCall, ToolEnv, ToolResult, ToolSpec
+from agentr1_envs.tool_settings import ToolSettings
 
 MODES = ("tools", "react", "context")
 SUBSETS = ("all", "react500")
@@ -43,6 +45,7 @@ _FACTS = (
 )
 
 
+@takes(ToolSettings, retriever=None, max_results=5, lookup=False, facts=False, tool_timeout=TOOL_TIMEOUT, **EPISODE)
 def hotpotqa(
     mode: str = "tools",
     *,
@@ -54,50 +57,100 @@ def hotpotqa(
     on_bad_row: OnBadRow = "refuse",
     **settings: Any,
 ) -> AgentEnv:
-    """Questions whose answer needs two articles.
+    """Questions whose answer needs two articles, with a search tool, in the ReAct style, or with the articles at hand.
 
     ## Description
     Without data of your own the questions are about a small invented world that comes with the package: 154 linked
-    articles, 450 questions to train on and 102 to test on. Modes: "tools" (a `ToolEnv` with `wiki_search`), "react"
-    (search, lookup, finish and think in square brackets) and "context" (one response, with ten paragraphs at hand).
+    articles, 450 questions to train on and 102 to test on. ``agentr1-envs download hotpotqa`` fetches the official
+    ones. There are three modes:
+
+    * "tools": a `ToolEnv` with ``wiki_search(query)`` and, by `lookup`, ``wiki_lookup(keyword)``.
+    * "react": ``search[...]``, ``lookup[...]``, ``finish[...]`` and ``think[...]``, written in square brackets.
+    * "context": one response, with the question's paragraphs (ten, as a rule) before it.
 
     2WikiMultihopQA, MuSiQue and Bamboogle are played by giving their file or folder as `data`. MuSiQue brings its
     paragraphs with the questions (``agentr1-envs prepare hotpotqa`` makes a corpus of them); Bamboogle needs `corpus`.
 
     ## Action Space
-    `Text`: the model's whole response: calls, and the answer in ``<answer>``; in "react" an action such as
+    `Text`: the model's whole response: calls in `format`, and the answer in ``<answer>``; in "react" an action such as
     ``search[Ada Lovelace]``, alone or behind "Action:".
 
     ## Observation Space
-    `Text`: the question (in "context" with its paragraphs), then what the tools or actions gave; `Messages` with
-    ``observation="messages"``.
+    `Text`: the question (in "context" behind its paragraphs), then what the tools or actions gave; with
+    ``observation="messages"`` `Messages`: the whole conversation, of which the last `history` steps are kept.
 
     ## Rewards
-    Exact match with a gold answer (`reward="em"`) or F1 (`reward="f1"`), by HotpotQA's rules, in ``reward/task``; both
-    stand in `info`, with `hops_found`, the number of gold articles found so far. In "tools", `ToolSettings` sets what
-    calls, hops and format pay; nothing by default.
+    Exact match with a gold answer (`reward="em"`) or F1 (`reward="f1"`), by HotpotQA's rules, in ``reward/task``. In
+    "tools" ``reward/env`` is what calls and hops pay and ``reward/format`` what form pays or costs; both are 0 unless
+    `ToolSettings` sets them. The step's reward is the sum.
 
     ## Starting State
     A question of the split, drawn by the seed or named by ``options={"task_id": ...}``.
 
     ## Episode End
-    Terminated by the answer (in "react" ``finish[...]``), in "tools" also by three steps in a row with invalid calls
-    only; truncated after `max_steps` (8 in "tools", 7 in "react").
+    Terminated by the answer (`end_reason` "answer"; in "react" by ``finish[...]``), in "tools" also by `max_invalid`
+    steps in a row with invalid calls only ("max_invalid"); truncated after `max_steps` ("max_steps").
+
+    ## Info
+    * `success` (bool): whether the answer matched exactly.
+    * `task_id` (str): the question.
+    * `end_reason` (str): why the episode is over; empty while it goes on.
+    * `steps` (int): responses so far.
+    * `reward/task` (float): what the answer paid; in "tools" also `reward/env`, `reward/format` (float).
+    * `em`, `f1`, `precision`, `recall` (float): the answer's scores; 0 until there is one.
+    * `prediction` (str): the answer as it was read.
+    * `hops_found` (int): in "tools" and "react": gold articles found so far.
+    * `invalid_actions` (int): in "react": responses so far without an action.
+    * `tool_calls`, `tool_errors` (int): in "tools": calls so far, and how many of them failed.
+    * `injected_errors` (int): how many of those failed on purpose, by `inject_errors`.
+    * `invalid_calls`, `invalid_steps` (int): calls that were written wrongly, and steps that had no other call.
+    * `error_codes` (tuple of str): what went wrong in the last response.
+    * `sp_em`, `sp_f1`, `sp_precision`, `sp_recall` (float): in "context" with `facts`: scores of the supporting facts.
+    * `joint_em`, `joint_f1`, `joint_precision`, `joint_recall` (float): of facts and answer together.
 
     ## Arguments
-    * `mode`: as above. `split`: "train", "dev", or "test" for data whose test questions have answers (Bamboogle).
+    * `mode`: "tools", "react" or "context".
+    * `split`: "train", "dev", or "test" for data whose test questions have answers (Bamboogle).
     * `data`: a file, a folder, or "bundled"; None looks in AGENTR1_DATA, then the user's data folder, then takes the
       bundled questions.
     * `corpus`: a jsonl file of ``{"title", "sentences"}`` lines; None takes the ``corpus.jsonl`` beside the data.
-    * `subset`: "all", or "react500" for ReAct's 500 dev questions. `on_bad_row`: "refuse" or "skip".
-    * "tools": `retriever` (the address of an HTTP retriever, instead of a corpus), `max_results` (of a search, by
-      default 5), `lookup` (true adds the tool `wiki_lookup`: the next sentence with some words in the article found
-      last), and every field of `ToolSettings` (with a corpus `tool_timeout` is 10 s by default). For ReAct's
-      ``wiki_search[...]``, ``wiki_lookup[...]`` and ``finish[...]`` set ``format="react"``.
-    * "react": `max_steps`, `history`, `system`. All: `observation` and `render_mode`.
-    * "context": `system`, and `facts`: true numbers the sentences and asks for those that support the answer, between
-      ``<facts>`` and ``</facts>``; `info` then has HotpotQA's `sp_em`, `sp_f1`, `sp_precision`, `sp_recall`,
-      `joint_em`, `joint_f1`, `joint_precision` and `joint_recall`.
+    * `subset`: "all", or "react500" for ReAct's 500 dev questions.
+    * `reward`: "em" or "f1". `on_bad_row`: "refuse" a file with rows that cannot be read, or "skip" them.
+    * `retriever`: in "tools": the address of an HTTP retriever, instead of a corpus; `tool_timeout` is then None unless
+      it is given.
+    * `max_results`: in "tools": articles a search gives at most.
+    * `lookup`: in "tools": true adds `wiki_lookup`: the next sentence with some words in the article found last. For
+      ReAct's ``wiki_search[...]``, ``wiki_lookup[...]`` and ``finish[...]`` set ``format="react"`` too.
+    * `facts`: in "context": true numbers the sentences and asks for those that support the answer, between ``<facts>``
+      and ``</facts>``.
+    * `observation`: "text" (what is new) or "messages" (the whole conversation).
+    * `history`: in "tools" and "react", with "messages": how many past steps stay in the conversation; None keeps all.
+    * `render_mode`: None, or "ansi": `render` returns the transcript.
+    * `format`, `system`, `tools_in_template`, `max_steps`, `max_calls_per_step`, `tool_timeout`,
+      `tool_seconds_per_episode`, `max_invalid`, `max_result_chars`, `process_reward`, `process_reward_range`,
+      `progressive`, `per_hop`, `format_reward`, `invalid_penalty`, `inject_errors`: fields of `ToolSettings`, for
+      "tools". All modes take `system`; "react" also `max_steps`, which is 7 there.
+
+    ## Example
+    ```python
+    import gymnasium
+
+    env = gymnasium.make("agentr1_envs:agentr1/HotpotQA-v0", mode="react", data="bundled", split="dev")
+    question, info = env.reset(seed=0)
+    print(question)
+    for response in env.get_wrapper_attr("demonstration")():  # search[...], search[...], finish[...]
+        observation, reward, terminated, truncated, info = env.step(response)
+    assert terminated and info["em"] == 1.0 and info["hops_found"] == 2
+    ```
+
+    ## References
+    * Yang et al.: HotpotQA: A Dataset for Diverse, Explainable Multi-hop Question Answering. EMNLP 2018.
+      [arXiv:1809.09600](https://arxiv.org/abs/1809.09600)
+    * Yao et al.: ReAct: Synergizing Reasoning and Acting in Language Models. ICLR 2023.
+      [arXiv:2210.03629](https://arxiv.org/abs/2210.03629)
+    * 2WikiMultihopQA: [arXiv:2011.01060](https://arxiv.org/abs/2011.01060). MuSiQue:
+      [arXiv:2108.00573](https://arxiv.org/abs/2108.00573). Bamboogle:
+      [arXiv:2210.03350](https://arxiv.org/abs/2210.03350)
 
     ## Version History
     v0: first version.

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 from agentr1_envs.agent_env import InfoValue, ObservationKind, Turn
@@ -11,11 +11,12 @@ from agentr1_envs.errors import SettingError, refuse_unknown, require_choice
 from agentr1_envs.loader import OnBadRow
 from agentr1_envs.paper_library import Library, is_open, paper_task
 from agentr1_envs.paper_pool import FoundPaper, PaperPool, read_found, state_text
-from agentr1_envs.paper_rules import RULE_NAMES, process_reward, split_rules
+from agentr1_envs.paper_rules import RULE_NAMES, PaperRules, process_reward, split_rules
 from agentr1_envs.paper_scorers import PaperScorer, find_scorer, scores_of
 from agentr1_envs.prompts import choose_system
 from agentr1_envs.retrieval_scores import RECALL_AT, score_ranking
 from agentr1_envs.scoring import Score
+from agentr1_envs.signatures import takes
 from agentr1_envs.spaces import Message
 from agentr1_envs.tasks import Task
 from agentr1_envs.tool_env import (
@@ -29,6 +30,7 @@ from agentr1_envs.tool_env import (
     ToolEnv,
     find_encoder,
 )
+from agentr1_envs.tool_settings import ToolSettings
 
 MAX_STEPS = 5
 MAX_CALLS_PER_STEP = 5
@@ -49,6 +51,7 @@ _SETTINGS = (
     "format_reward",
     "invalid_penalty",
 )
+_REFUSED = tuple(item.name for item in fields(ToolSettings) if item.name not in _SETTINGS)
 _ROLE = "You search for the papers that answer a research question."
 _RULES = (
     "You have at most {max_steps} responses, each with at most {max_calls_per_step} calls. After each you see the best "
@@ -58,6 +61,15 @@ _RULES = (
 )
 
 
+@takes(
+    PaperRules,
+    ToolSettings,
+    without=_REFUSED,
+    max_steps=MAX_STEPS,
+    max_calls_per_step=MAX_CALLS_PER_STEP,
+    observation="text",
+    render_mode=None,
+)
 def paper_search(
     *,
     split: str = "train",
@@ -95,34 +107,69 @@ def paper_search(
     PaperScout's process reward, in ``reward/env``: among the three best papers a step brought into the pool, 1 for
     each that scores at least 0.4; less 0.1 a search and 0.05 an expansion; a repeated query, and an id that is unknown
     (not in the pool) or already expanded, costs 0.5 instead. ``reward_scorer="gold"`` scores 1 for a paper that is
-    wanted and 0 for another, "relevance" takes the relevance scorer's word. The answer itself pays nothing.
-
-    `info` has `precision`, `recall`, `f1`, `recall@20`, `recall@50` and `recall@100` of the result so far (`result`,
-    ids in order), titles compared by their letters; the mean over questions, which `evaluate` reports, is the macro
-    average. Success is a recall of 1 at the end.
+    wanted and 0 for another, "relevance" takes the relevance scorer's word. ``reward/task`` is always 0: the answer
+    itself pays nothing. ``reward/format`` is what form pays or costs, 0 unless it is set. The step's reward is the sum.
 
     ## Starting State
     A question with an empty pool, drawn by the seed or named by ``options={"task_id": ...}``.
 
     ## Episode End
-    Terminated by the answer ("answer"), by three steps in a row without a new paper ("no_new_papers") or with invalid
-    calls only ("max_invalid"); truncated after `max_steps`, by default 5.
+    Terminated by the answer (`end_reason` "answer"), by `patience` steps in a row without a new paper
+    ("no_new_papers"), or by `max_invalid` with invalid calls only ("max_invalid"); truncated after `max_steps`.
+
+    ## Info
+    * `success` (bool): whether the episode ended by its own rules with a recall of 1.
+    * `task_id` (str): the question.
+    * `end_reason` (str): why the episode is over; empty while it goes on.
+    * `steps` (int): responses so far.
+    * `reward/task`, `reward/env`, `reward/format` (float): the parts of this step's reward.
+    * `result` (tuple of str): ids of the papers returned so far, best first.
+    * `precision`, `recall`, `f1` (float): of the result, against the wanted papers; titles are compared by their
+      letters. The mean over questions, which `evaluate` reports, is the macro average.
+    * `recall@20`, `recall@50`, `recall@100` (float): of its first 20, 50 and 100.
+    * `pool_size`, `new_papers` (int): papers in the pool, and those that the last step brought.
+    * `searches`, `expansions`, `faults` (int): what the episode was charged for so far.
+    * `tool_calls`, `tool_errors` (int): calls so far, and how many of them failed.
+    * `injected_errors` (int), `hops_found` (int): as in every environment with tools; 0 here.
+    * `invalid_calls`, `invalid_steps` (int): calls that were written wrongly, and steps that had no other call.
+    * `error_codes` (tuple of str): what went wrong in the last response.
+    * `prediction` (str): the answer as it was read.
 
     ## Arguments
-    * `split`: "train" or "test". `data`: a file, a folder, or "bundled"; None looks in AGENTR1_DATA, then the user's
-      data folder, then takes the bundled questions. `corpus`: a jsonl file of papers; None takes the ``corpus.jsonl``
-      beside the data, with the ``edges.tsv`` beside that.
-    * `kind`: only questions of this kind (of the data's `kind` or `source`). `on_bad_row`: "refuse" or "skip".
-    * `retrieval`: "bm25" or "dense". `encoder`: for "dense", and for scorer "embedding": a function from a list of
-      texts to vectors, or "module:function".
+    * `split`: "train" or "test".
+    * `data`: a file, a folder, or "bundled"; None looks in AGENTR1_DATA, then the user's data folder, then takes the
+      bundled questions.
+    * `corpus`: a jsonl file of papers; None takes the ``corpus.jsonl`` beside the data, with the ``edges.tsv`` there.
+    * `kind`: only questions of this kind (of the data's `kind` or `source`).
+    * `on_bad_row`: "refuse" a file with rows that cannot be read, or "skip" them.
+    * `retrieval`: "bm25" or "dense".
+    * `encoder`: for "dense", and for scorer "embedding": a function from a list of texts to vectors, or
+      "module:function".
     * `scorer`: "retrieval" (the score of the search, for a reference that of the question, as a share of the best in
       its list), "embedding" (cosine of question and paper), a function ``(question, papers) -> scores``, or
-      "module:function". `reward_scorer`: "gold" or "relevance".
-    * The numbers above are the fields of `PaperRules`: `results`, `references`, `shown_expanded`, `shown_new`,
-      `abstract_words`, `drop_below`, `result_from`, `patience`, `best_new`, `good_from`, `search_cost`, `expand_cost`,
-      `fault_cost`.
-    * Of `ToolSettings`: `format`, `system`, `tools_in_template`, `max_steps` (5), `max_calls_per_step` (5),
-      `tool_seconds_per_episode`, `max_invalid`, `format_reward`, `invalid_penalty`. And `observation`, `render_mode`.
+      "module:function".
+    * `reward_scorer`: "gold" or "relevance".
+    * `results`, `references`, `shown_expanded`, `shown_new`, `abstract_words`, `drop_below`, `result_from`, `patience`,
+      `best_new`, `good_from`, `search_cost`, `expand_cost`, `fault_cost`: the numbers above; fields of `PaperRules`.
+    * `observation`: "text" or "messages". `render_mode`: None, or "ansi".
+    * `format`, `system`, `tools_in_template`, `max_steps`, `max_calls_per_step`, `tool_seconds_per_episode`,
+      `max_invalid`, `format_reward`, `invalid_penalty`: fields of `ToolSettings`.
+
+    ## Example
+    ```python
+    import gymnasium
+
+    env = gymnasium.make("agentr1_envs:agentr1/PaperSearch-v0", data="bundled", format="call")
+    state, info = env.reset(seed=0)
+    print(state)
+    query = state.removeprefix("Question: ").splitlines()[0]
+    state, reward, terminated, truncated, info = env.step(f'<tool_call>paper_search(query="{query}")</tool_call>')
+    assert info["searches"] == 1 and info["pool_size"] > 0 and "New papers (" in state
+    ```
+
+    ## References
+    PaperScout: An Autonomous Agent for Academic Paper Search with Process-Aware Sequence-Level Policy Optimization.
+    2026. Its tools and process reward; the library and the scorers here are this project's.
 
     ## Version History
     v0: first version.

@@ -147,6 +147,14 @@ class DirectEnv:
         """None: a strategy has none."""
         return None
 
+    async def get_state(self) -> Any:
+        """None: there is no copy of a strategy's episode."""
+        return None
+
+    async def set_state(self, state: Any) -> None:
+        """Pass on."""
+        await self._inner.set_state(state)
+
     @property
     def attributes(self) -> EnvAttributes:
         """A system text that asks for the answer."""

@@ -1,20 +1,26 @@
-"""Rows of token ids become padded tensors: the only crossing from lists to tensors.
+"""Rows of token ids become packed tensors: the only crossing from lists to tensors.
 
-A row is one step (or the prompt after a truncated trajectory, which only the critic reads). Rows are sorted by length
-and cut into micro-batches within a budget of padded tokens; each keeps the indices of its rows, so results come back in
-the rows' own order. Loss denominators are already inside the weights: nothing here, and nothing about how rows are
-packed, changes a gradient. A line of the tensors holds one row or, under ``merge``, all rows of a trajectory whose
-prompts continue one another, so that a history is computed once and not once a step. Trajectories share nothing here.
+A row is one step (or the prompt after a truncated trajectory, which only the critic reads). Rows are cut into
+micro-batches within a budget of tokens; each keeps the indices of its rows, so results come back in the rows' own
+order. Loss denominators are already inside the weights: nothing here, and nothing about how rows are packed, changes a
+gradient. Under ``tree`` rows share whatever they have in common from their first token on (``prefix_tree.py``); under
+``merged`` a line holds all rows of a trajectory whose prompts continue one another; under ``rows`` a line is a row.
 """
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from agentr1_train.errors import ConfigError, SpanMismatchError
+from agentr1_train.prefix_tree import Ids, PrefixTree, Segment, plant
+
+Packing = Literal["tree", "merged", "rows"]
+"""How rows lie in tensors; the choice changes what a pass costs and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +40,18 @@ class Row:
     ref_logp: tuple[float, ...] | None = None
     """Length L; None without a reference."""
     advantage: float = 0.0
+    token_advantages: tuple[float, ...] = ()
+    """Length L, in place of ``advantage`` where an estimator tells the tokens of a step apart; else empty."""
     weight: float = 0.0
     """Weight of each trained token in the policy loss, global denominators included."""
     old_value: float = 0.0
     return_: float = 0.0
+    token_values: tuple[float, ...] = ()
+    """The critic at each trained token before the update; length L where the critic is read there, else empty."""
+    token_returns: tuple[float, ...] = ()
+    """Its targets there."""
     value_weight: float = 0.0
-    """Weight of this row in the value loss; 0 keeps it out."""
+    """Weight in the value loss of this row's value, or of each of its tokens' values; 0 keeps it out."""
 
     def __len__(self) -> int:
         return len(self.prompt_ids) + len(self.response_ids)
@@ -47,7 +59,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """One forward pass: R rows in B lines padded on the right to T, N trained tokens in all, row after row."""
+    """One forward pass: R rows in B lines padded on the right to T, N trained tokens in all, row after row.
+
+    Trees lie end to end in one line: B is 1, and rows share positions.
+    """
 
     rows: tuple[int, ...]
     """Index of each row in the list that was packed. Empty in a filler, which has one row of one token."""
@@ -58,7 +73,9 @@ class MicroBatch:
     position_ids: Tensor
     """Shape: (B, T), long."""
     token_index: Tensor
-    """Flat position in B * T whose logits predict each trained token. Shape: (N,), long."""
+    """Flat position in B * T whose logits predict each trained token: the token before it. Shape: (N,), long."""
+    target_index: Tensor
+    """Flat position in B * T of each trained token itself. Shape: (N,), long."""
     targets: Tensor
     """Shape: (N,), long."""
     sampler_logp: Tensor
@@ -75,10 +92,15 @@ class MicroBatch:
     n_trajectories: int
     prompt_end: Tensor
     """Flat position in B * T of each row's last prompt token. Shape: (R,), long."""
+    token_value: Tensor
+    """Shape: (N,), float32, as the next."""
+    token_return: Tensor
     old_value: Tensor
     """Shape: (R,), float32, as the next two."""
     returns: Tensor
     value_weight: Tensor
+    segments: tuple[Segment, ...] | None = None
+    """The chains of a tree; ``None`` where every line is a plain sequence."""
 
     def to(self, device: torch.device | str) -> "MicroBatch":
         """Return this micro-batch with every tensor on ``device``."""
@@ -95,9 +117,9 @@ def pack(
     micro_batch_tokens: int,
     pad_id: int = 0,
     keep_trajectories_together: bool = False,
-    merge: bool = False,
+    packing: Packing = "rows",
 ) -> list[MicroBatch]:
-    """Cut rows into micro-batches of at most ``micro_batch_tokens`` padded tokens; a longer row stands alone.
+    """Cut rows into micro-batches of at most ``micro_batch_tokens``, padding included; a longer row stands alone.
 
     Args:
         rows: in any order.
@@ -105,17 +127,24 @@ def pack(
         pad_id: fills input ids on the right; its value changes nothing.
         keep_trajectories_together: all rows of a trajectory share a micro-batch, whatever its size: needed when the
             importance ratio averages over the whole trajectory.
-        merge: rows that follow one another in a trajectory share a line where each prompt begins with the row before.
+        packing: what rows share.
 
     Raises:
         ConfigError: the budget is below 1.
+        SpanMismatchError: a row does not fit together.
     """
     if micro_batch_tokens < 1:
         raise ConfigError(f"engine.micro_batch_tokens = {micro_batch_tokens}: at least 1 is needed.")
+    for row in rows:
+        _check(row)
+    if packing == "tree":
+        sequences = [row.prompt_ids + row.response_ids for row in rows]
+        units = _by_trajectory(rows) if keep_trajectories_together else None
+        return [_collate(rows, _in_tree(tree)) for tree in plant(sequences, micro_batch_tokens, units)]
     batches: list[list[list[int]]] = []
     current: list[list[int]] = []
     width = 0
-    lines = _chains(rows) if merge else [[index] for index in range(len(rows))]
+    lines = _chains(rows) if packing == "merged" else [[index] for index in range(len(rows))]
     for unit in _units(rows, lines, keep_trajectories_together):
         longest = max(len(rows[line[-1]]) for line in unit)
         if current and (len(current) + len(unit)) * max(width, longest) > micro_batch_tokens:
@@ -125,7 +154,7 @@ def pack(
         width = max(width, longest)
     if current:
         batches.append(current)
-    return [_collate(rows, chosen, pad_id) for chosen in batches]
+    return [_collate(rows, _in_lines(rows, chosen, pad_id)) for chosen in batches]
 
 
 def equalize(batches: Sequence[MicroBatch], count: int) -> list[MicroBatch]:
@@ -135,7 +164,8 @@ def equalize(batches: Sequence[MicroBatch], count: int) -> list[MicroBatch]:
 
 def filler() -> MicroBatch:
     """Return a micro-batch of one token that trains nothing: N is 0 and the value weight is 0."""
-    batch = _collate([Row(prompt_ids=(0,), response_ids=(), trajectory=(-1, -1))], [[0]], 0)
+    rows = [Row(prompt_ids=(0,), response_ids=(), trajectory=(-1, -1))]
+    batch = _collate(rows, _in_lines(rows, [[0]], 0))
     return dataclasses.replace(batch, rows=(), lengths=())
 
 
@@ -161,7 +191,7 @@ def split_rows(batches: Sequence[MicroBatch], outputs: Sequence[Tensor], n_rows:
 def assert_spans(batches: Sequence[MicroBatch], rows: Sequence[Row]) -> None:
     """Compare, in the packed tensors, every trained span and its targets with the ids that were sampled.
 
-    Also checks that every row is there exactly once.
+    Also checks that every row is there exactly once, and that each trained token is predicted from the one before it.
 
     Raises:
         SpanMismatchError: names the row, the position in the response, and both ids.
@@ -171,18 +201,29 @@ def assert_spans(batches: Sequence[MicroBatch], rows: Sequence[Row]) -> None:
         raise SpanMismatchError(f"{len(rows)} rows were packed, but the micro-batches hold rows {seen}.")
     for batch in batches:
         sampled = [token for row in batch.rows for token in rows[row].response_ids]
-        inputs = batch.input_ids.flatten()[batch.token_index + 1].tolist()
-        if inputs == sampled and batch.targets.tolist() == sampled:
+        inputs = batch.input_ids.flatten()[batch.target_index].tolist()
+        sources, expected = batch.token_index.tolist(), _token_before(batch)
+        if inputs == sampled and batch.targets.tolist() == sampled and sources == expected:
             continue
         where = [(row, at) for row in batch.rows for at in range(len(rows[row].response_ids))]
-        for (row, at), want, seen_by_model, target in zip(where, sampled, inputs, batch.targets.tolist(), strict=True):
-            if not want == seen_by_model == target:
+        found = zip(where, sampled, inputs, batch.targets.tolist(), sources, expected, strict=True)
+        for (row, at), want, seen_by_model, target, source, before in found:
+            if not (want == seen_by_model == target and source == before):
                 group, member = rows[row].trajectory
                 raise SpanMismatchError(
                     f"token {at} of the response in row {row} (group {group}, member {member}): sampled id {want}, "
-                    f"but the packed input holds {seen_by_model} and the target is {target}. "
-                    "Something changed the tensors after collation."
+                    f"but the packed input holds {seen_by_model} and the target is {target}, predicted at position "
+                    f"{source} where the token before it is at {before}. Something changed the tensors after collation."
                 )
+
+
+def _token_before(batch: MicroBatch) -> list[int]:
+    """Return the position of the token before each trained one: the row's last trained one, or its prompt's end."""
+    before = batch.target_index.roll(1)
+    lengths = torch.tensor(batch.lengths, dtype=torch.long)
+    firsts = (lengths.cumsum(0) - lengths)[lengths > 0]
+    before[firsts] = batch.prompt_end[: len(lengths)][lengths > 0]
+    return before.tolist()
 
 
 def _chains(rows: Sequence[Row]) -> list[list[int]]:
@@ -209,22 +250,57 @@ def _units(rows: Sequence[Row], lines: Sequence[list[int]], together: bool) -> l
     return sorted(units.values(), key=lambda unit: (-max(len(rows[line[-1]]) for line in unit), unit[0][0]))
 
 
-def _collate(rows: Sequence[Row], lines: Sequence[Sequence[int]], pad_id: int) -> MicroBatch:
-    """Lay the chosen rows into tensors: a line holds the last of its rows, which begins with all the others."""
-    chosen = [index for line in lines for index in line]
-    picked = [rows[index] for index in chosen]
-    for row in picked:
-        _check(row)
-    width = max(len(row) for row in picked)
+def _by_trajectory(rows: Sequence[Row]) -> list[list[int]]:
+    units: dict[tuple[int, int], list[int]] = {}
+    for index, row in enumerate(rows):
+        units.setdefault(row.trajectory, []).append(index)
+    return list(units.values())
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where rows lie in the tensors of a micro-batch."""
+
+    rows: tuple[int, ...]
+    paths: Sequence[Ids]
+    """Flat position of every token of each of ``rows``."""
+    input_ids: Tensor
+    position_ids: Tensor
+    segments: tuple[Segment, ...] | None = None
+
+
+def _in_lines(rows: Sequence[Row], lines: Sequence[Sequence[int]], pad_id: int) -> _Layout:
+    """Lay rows into padded lines: a line holds the last of its rows, which begins with all the others."""
+    width = max(len(rows[line[-1]]) for line in lines)
     input_ids = torch.full((len(lines), width), pad_id)
     for at, line in enumerate(lines):
         row = rows[line[-1]]
         input_ids[at, : len(row)] = torch.tensor(row.prompt_ids + row.response_ids)
+    return _Layout(
+        rows=tuple(index for line in lines for index in line),
+        paths=[at * width + np.arange(len(rows[index])) for at, line in enumerate(lines) for index in line],
+        input_ids=input_ids,
+        position_ids=torch.arange(width).expand(len(lines), width).contiguous(),
+    )
+
+
+def _in_tree(tree: PrefixTree) -> _Layout:
+    """Lay a tree into one line, its positions in depth-first order and its depths as position ids."""
+    return _Layout(
+        rows=tree.sequences,
+        paths=tree.paths,
+        input_ids=torch.from_numpy(tree.token_ids).unsqueeze(0),
+        position_ids=torch.from_numpy(tree.depths).unsqueeze(0),
+        segments=tree.segments,
+    )
+
+
+def _collate(rows: Sequence[Row], layout: _Layout) -> MicroBatch:
+    """Gather what the losses read of the rows that were laid out."""
+    picked = [rows[index] for index in layout.rows]
     lengths = torch.tensor([len(row.response_ids) for row in picked])
     trajectories = {key: at for at, key in enumerate(dict.fromkeys(row.trajectory for row in picked))}
-    prompt_end = torch.tensor(
-        [at * width + len(rows[index].prompt_ids) - 1 for at, line in enumerate(lines) for index in line]
-    )
+    spans = [path[len(row.prompt_ids) - 1 :] for row, path in zip(picked, layout.paths, strict=True)]
 
     def each_row(values: list[float]) -> Tensor:
         return torch.tensor(values, dtype=torch.float32)
@@ -232,39 +308,42 @@ def _collate(rows: Sequence[Row], lines: Sequence[Sequence[int]], pad_id: int) -
     def each_token(values: Tensor) -> Tensor:
         return values.repeat_interleave(lengths)
 
-    def tokens(spans: Sequence[tuple[float, ...] | None]) -> Tensor:
-        return torch.tensor([value for span in spans for value in (span or ())], dtype=torch.float32)
+    def tokens(values: Sequence[tuple[float, ...] | None]) -> Tensor:
+        return torch.tensor([value for span in values for value in (span or ())], dtype=torch.float32)
 
-    starts = lengths.cumsum(0) - lengths
-    offset = torch.arange(int(lengths.sum())) - each_token(starts)
     has_reference = all(row.ref_logp is not None for row in picked)
     nothing = [(0.0,) * len(row.response_ids) for row in picked]
     return MicroBatch(
-        rows=tuple(chosen),
+        rows=layout.rows,
         lengths=tuple(lengths.tolist()),
-        input_ids=input_ids,
-        position_ids=torch.arange(width).expand(len(lines), width).contiguous(),
-        token_index=each_token(prompt_end) + offset,
+        input_ids=layout.input_ids,
+        position_ids=layout.position_ids,
+        token_index=torch.from_numpy(np.concatenate([span[:-1] for span in spans])),
+        target_index=torch.from_numpy(np.concatenate([span[1:] for span in spans])),
         targets=torch.tensor([token for row in picked for token in row.response_ids], dtype=torch.long),
         sampler_logp=tokens([row.sampler_logp or zeros for row, zeros in zip(picked, nothing, strict=True)]),
         old_logp=tokens([row.old_logp or zeros for row, zeros in zip(picked, nothing, strict=True)]),
         ref_logp=tokens([row.ref_logp for row in picked]) if has_reference else None,
-        advantage=each_token(each_row([row.advantage for row in picked])),
+        advantage=tokens([row.token_advantages or (row.advantage,) * len(row.response_ids) for row in picked]),
         weight=each_token(each_row([row.weight for row in picked])),
         step=each_token(torch.arange(len(picked))),
         trajectory=each_token(torch.tensor([trajectories[row.trajectory] for row in picked])),
         n_steps=len(picked),
         n_trajectories=len(trajectories),
-        prompt_end=prompt_end,
+        prompt_end=torch.tensor([int(span[0]) for span in spans]),
+        token_value=tokens([row.token_values or zeros for row, zeros in zip(picked, nothing, strict=True)]),
+        token_return=tokens([row.token_returns or zeros for row, zeros in zip(picked, nothing, strict=True)]),
         old_value=each_row([row.old_value for row in picked]),
         returns=each_row([row.return_ for row in picked]),
         value_weight=each_row([row.value_weight for row in picked]),
+        segments=layout.segments,
     )
 
 
 def _check(row: Row) -> None:
     """A row that does not fit together is a broken invariant, not data."""
-    spans = {"sampler_logp": row.sampler_logp, "old_logp": row.old_logp, "ref_logp": row.ref_logp}
+    names = ("sampler_logp", "old_logp", "ref_logp", "token_advantages", "token_values", "token_returns")
+    spans = {name: getattr(row, name) for name in names}
     for name, span in spans.items():
         if span and len(span) != len(row.response_ids):
             raise SpanMismatchError(

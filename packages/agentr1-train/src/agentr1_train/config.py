@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import tomli_w
 
+from agentr1_train.algorithm_config import AlgorithmConfig
 from agentr1_train.errors import ConfigError, MissingFileError, did_you_mean
 
 
@@ -55,8 +56,8 @@ class ModelConfig:
 class RolloutConfig:
     """How episodes are collected."""
 
-    groups: int = 8
-    """P, the number of seeds an update, over all ranks."""
+    groups: int | None = None
+    """P, the number of seeds an update, over all ranks; not given: the preset's batch over ``group_size``, or 8."""
     group_size: int = 8
     """G, the number of trajectories of each seed."""
     context: Literal["append", "replace"] = "append"
@@ -75,6 +76,14 @@ class RolloutConfig:
     """Sample from the likeliest tokens that hold this much probability; 1: from all."""
     concurrency: int = 64
     """Episodes in flight on one rank."""
+    branch_width: int = 1
+    """Responses sampled where an episode branches, after an answer of the environment (ARPO); 1: none branches."""
+    branch_limit: int = 4
+    """Trajectories that one episode may become by branching."""
+    branch_probability: float = 0.5
+    """Chance that an episode branches at an answer of the environment."""
+    branch_surprise: float = 0.2
+    """Added to that chance for each nat by which the next response begins less sure of itself than the first did."""
     on_error: Literal["drop", "truncate"] = "drop"
     """A trajectory that ended as ``error``: left out of the batch, or trained as truncated. Counted either way."""
     max_error_fraction: float = 0.5
@@ -93,64 +102,6 @@ class SamplerConfig:
     """Prompts sampled together."""
     script: str = ""
     """For ``scripted``: a ``module:function`` that writes the responses."""
-
-
-@dataclass(frozen=True)
-class AlgorithmConfig:
-    """Credit and objective. ``None`` takes the preset's value."""
-
-    preset: str = "grpo"
-    """A published algorithm: values for all fields below that are not given."""
-    estimator: str | None = None
-    """Who gets credit."""
-    ratio: Literal["token", "step", "trajectory"] | None = None
-    """Over what the importance ratio is averaged before it is clipped."""
-    objective: Literal["clip", "cispo", "reinforce"] | None = None
-    """What is maximised: PPO's clipped surrogate, CISPO's clipped weight, or the plain log-probability."""
-    aggregation: Literal["token_mean", "step_mean", "trajectory_mean", "token_sum_norm"] | None = None
-    """How tokens are averaged into one loss."""
-    clip_low: float | None = None
-    """The ratio is clipped at 1 - this."""
-    clip_high: float | None = None
-    """The ratio is clipped at 1 + this."""
-    dual_clip: float | None = None
-    """Bound c on the loss of negative advantages; 0: off."""
-    norm_length: int | None = None
-    """Constant length of ``token_sum_norm``."""
-    gamma: float | None = None
-    """Discount of a step."""
-    lam: float | None = None
-    """GAE's lambda, of a step."""
-    bootstrap_truncated: bool | None = None
-    """Bootstrap a truncated trajectory on V(final observation)."""
-    kl: Literal["none", "reward", "loss"] | None = None
-    """Where KL to the frozen start of the run goes."""
-    kl_form: Literal["k1", "k2", "k3"] | None = None
-    """Estimator of the KL in the loss."""
-    kl_coef: float | None = None
-    """Coefficient of the KL."""
-    kl_target: float | None = None
-    """Above 0: the coefficient adapts towards this KL (Ziegler et al. 2019)."""
-    kl_stop: float | None = None
-    """Above 0: the update's epochs end once k3 to the old policy passes it."""
-    entropy_coef: float | None = None
-    """Bonus on the entropy of the policy."""
-    value_coef: float | None = None
-    """Coefficient of the critic's loss."""
-    value_clip: float | None = None
-    """Clip of the value change; 0: off."""
-    mismatch: Literal["truncate", "mask", "none"] = "truncate"
-    """Correction of sampler against trainer: truncated importance weight, mask, or none."""
-    mismatch_cap: float = 2.0
-    """Bound of the truncated weight."""
-    mismatch_low: float = 0.5
-    """Below it a token is masked."""
-    mismatch_high: float = 5.0
-    """Above it a token is masked."""
-    flat_groups: Literal["keep", "drop"] = "keep"
-    """Groups whose returns are all equal: kept, or left out of the loss. Counted either way."""
-    permute_returns: Literal["none", "batch", "group"] = "none"
-    """A control: trajectories exchange their rewards over the batch, or within each group; nothing is learned."""
 
 
 @dataclass(frozen=True)
@@ -189,11 +140,11 @@ class EngineConfig:
     """Precision of weights and activations in training."""
     device: str = "auto"
     """``auto``, ``cpu`` or ``cuda``; one that is not there is refused."""
-    packing: Literal["merged", "rows"] = "merged"
-    """``rows``: every step repeats its history. ``merged``: steps whose prompts continue one another share a line, so a
-    history is computed once; the same function and gradient."""
+    packing: Literal["tree", "merged", "rows"] = "tree"
+    """``tree``: what steps have in common from their first token on is computed once. ``merged``: only what the steps
+    of one trajectory have in common. ``rows``: every step repeats its history. The same function and gradient."""
     micro_batch_tokens: int = 4096
-    """Padded tokens a micro-batch may hold; a longer row stands alone."""
+    """Tokens a micro-batch may hold, padding included; a longer row stands alone."""
     threads: int = 0
     """Torch threads a rank; 0: the cores divided by the ranks on this host."""
 
@@ -270,7 +221,7 @@ class Recipe:
     model: ModelConfig = ModelConfig()
     rollout: RolloutConfig = RolloutConfig()
     sampler: SamplerConfig = SamplerConfig()
-    algorithm: AlgorithmConfig = AlgorithmConfig()
+    algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     optimizer: OptimizerConfig = OptimizerConfig()
     engine: EngineConfig = EngineConfig()
     supervised: SupervisedConfig = SupervisedConfig()

@@ -1,4 +1,4 @@
-"""The critic: one value a step, read at the last prompt token, before the step's response exists.
+"""The critic: one value a step, read at the last prompt token, before the step's response exists; or one a token.
 
 A backbone without its language-model head, and a linear head that starts at zero: the first values are 0 whatever the
 backbone, without a random draw. The loss is in ``losses.py``.
@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agentr1_train.batch import MicroBatch
+from agentr1_train.attention import run_model
+from agentr1_train.batch import MicroBatch, Packing
 from agentr1_train.config import ModelConfig
 from agentr1_train.policy import load_model
 
@@ -28,26 +29,37 @@ class ValueHead(nn.Module):
 
 
 class CriticModel(nn.Module):
-    """A backbone (``transformers.AutoModel``) and a value head."""
+    """A backbone (``transformers.AutoModel``) and a value head.
 
-    def __init__(self, backbone: Any) -> None:
+    Args:
+        backbone: gives the hidden states.
+        by_token: read it where the policy is about to write each trained token (the first of them is at the last
+            prompt token), not only there.
+    """
+
+    def __init__(self, backbone: Any, by_token: bool = False) -> None:
         super().__init__()
         self.backbone = backbone
+        self.by_token = by_token
         self.head = ValueHead(backbone.config.get_text_config().hidden_size)
 
     def forward(self, batch: MicroBatch) -> Tensor:
-        """Return the value of each row at its last prompt token. Shape: (R,), float32."""
-        output = self.backbone(input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False)
-        return self.head(output.last_hidden_state.flatten(0, 1)[batch.prompt_end])
+        """Return each row's value at its last prompt token, or each trained token's. Shape: (R,) or (N,), float32."""
+        output = run_model(self.backbone, batch)
+        read_at = batch.token_index if self.by_token else batch.prompt_end
+        return self.head(output.last_hidden_state.flatten(0, 1)[read_at])
 
 
-def load_critic(settings: ModelConfig, dtype: str = "fp32") -> CriticModel:
+def load_critic(
+    settings: ModelConfig, dtype: str = "fp32", packing: Packing = "rows", by_token: bool = False
+) -> CriticModel:
     """Load the backbone from ``critic_path``, or from the policy's path when that is empty.
 
     Raises:
         MissingFileError: there is no model at the path.
+        ConfigError: the model cannot attend over trees.
     """
-    backbone = load_model(settings.critic_path or settings.path, settings, dtype, head=False)
+    backbone = load_model(settings.critic_path or settings.path, settings, dtype, head=False, packing=packing)
     if settings.gradient_checkpointing:
         backbone.gradient_checkpointing_enable({"use_reentrant": False})
-    return CriticModel(backbone)
+    return CriticModel(backbone, by_token)

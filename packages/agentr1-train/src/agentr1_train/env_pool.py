@@ -4,9 +4,10 @@ It knows nothing of models. A thread cannot be killed: a hung environment is aba
 code that holds the interpreter lock for good (a C extension that never returns) stops the process all the same.
 """
 
+import contextlib
 import importlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -39,6 +40,8 @@ class TextEnv(Protocol):
     async def reset(self, seed: int | None, options: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]: ...
     async def step(self, action: str) -> tuple[Any, Any, bool, bool, dict[str, Any]]: ...
     async def demonstration(self) -> list[str] | None: ...
+    async def get_state(self) -> Any: ...
+    async def set_state(self, state: Any) -> None: ...
 
 
 @dataclass(slots=True)
@@ -65,6 +68,21 @@ class EnvHandle:
     async def step(self, action: str) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Return ``(observation, reward, terminated, truncated, info)``; raises as ``reset`` does."""
         return await self._call(lambda: self._env.step(action), self._step_timeout_s)
+
+    async def get_state(self) -> Any:
+        """Return the episode as data for ``set_state``; ``None`` where it cannot be copied but only played again.
+
+        An environment copies with ``get_state()`` and ``set_state(state)``. A wrapper around it that keeps something of
+        the episode (a history, a step count) and copies nothing would be left behind: then there is no copy either.
+        """
+        if not _copies(self._env):
+            return None
+        return await self._call(self.attribute("get_state"), self._step_timeout_s)
+
+    async def set_state(self, state: Any) -> None:
+        """Take up an episode; the environment must have been reset. Raises as ``reset`` does."""
+        take = self.attribute("set_state")
+        await self._call(lambda: take(state), self._step_timeout_s)
 
     async def demonstration(self) -> list[str] | None:
         """Return the actions that solve the current task; ``None`` when the environment has no ``demonstration``."""
@@ -179,6 +197,15 @@ class EnvPool:
         finally:
             maker.close()
 
+    @contextlib.asynccontextmanager
+    async def lend(self) -> AsyncIterator[EnvHandle]:
+        """``acquire`` and ``release`` around a block."""
+        handle = await self.acquire()
+        try:
+            yield handle
+        finally:
+            self.release(handle)
+
     def release(self, handle: EnvHandle) -> None:
         """Take an environment back; a broken one is closed and another made when one is needed."""
         if handle.broken or self._closed:
@@ -208,6 +235,17 @@ class EnvPool:
             ) from error
         worker = WorkerThread(f"agentr1-env-{next(self._count)}")
         return EnvHandle(self.env_id, env, worker, self._config.reset_timeout_s, self._config.step_timeout_s)
+
+
+_STATELESS = (gymnasium.wrappers.OrderEnforcing, gymnasium.wrappers.PassiveEnvChecker)
+"""Wrappers that keep nothing of an episode but that it has begun."""
+
+
+def _copies(env: Any) -> bool:
+    """Return True when the outermost layer that keeps something of the episode can copy it."""
+    while type(env) in _STATELESS:
+        env = env.env
+    return callable(getattr(env, "get_state", None)) and callable(getattr(env, "set_state", None))
 
 
 def _import_modules(names: Sequence[str]) -> None:

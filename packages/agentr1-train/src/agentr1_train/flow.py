@@ -10,7 +10,8 @@ import hashlib
 import math
 import numbers
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -38,7 +39,9 @@ class Episode:
     group: int
     member: int
     key: tuple[int, ...]
-    """Seeds this episode's noise. A prompt's key is this and the step, ``(*key, t)``; a branch adds its own number."""
+    """Seeds this episode's noise. A prompt's key is this and the step, ``(*key, t)``; a branch adds its own path."""
+    lend: Callable[[], AbstractAsyncContextManager[TextEnv]] | None = None
+    """Lends another environment of the same kind, for a branch; ``None`` where episodes are played one at a time."""
 
 
 class AgentFlow(Protocol):
@@ -54,22 +57,36 @@ class BadAnswerError(Exception):
 
 
 @dataclass(slots=True)
-class _Run:
-    """What grows while one episode is played."""
+class Play:
+    """An episode in progress: what grows while it is played."""
 
     episode: Episode
+    conversation: Conversation | None = None
+    """What the model sees next; ``None`` when ``reset`` failed."""
+    params: SamplingParams | None = None
     steps: list[Step] = field(default_factory=list)
     info: Mapping[str, Any] = field(default_factory=dict)
     observation: str = ""
     """Newest observation text."""
+    path: tuple[int, ...] = ()
+    """Where it branched off, and as which branch: appended to the noise keys of its prompts."""
+    end_reason: EndReason | None = None
+    """``None`` while it goes on."""
+    error: str | None = None
+    final_prompt_ids: tuple[int, ...] = ()
 
     @property
     def tokens(self) -> int:
+        """Sampled tokens so far."""
         return sum(len(step.response_ids) for step in self.steps)
 
 
 class AgentEnvLoop:
-    """Joins renderer, sampler and environment: observe, sample, step, until the episode ends or a limit cuts it."""
+    """Joins renderer, sampler and environment: observe, sample, step, until the episode ends or a limit cuts it.
+
+    ``run`` plays a whole episode. A flow of your own may take the same turns one by one: ``begin``, then ``sample`` and
+    ``answer`` while the play goes on, then ``finish``.
+    """
 
     def __init__(self, renderer: Renderer, settings: RolloutConfig) -> None:
         """Keep the settings.
@@ -83,80 +100,99 @@ class AgentEnvLoop:
 
     async def run(self, episode: Episode) -> list[Trajectory]:
         """Play one episode; the list holds one trajectory."""
-        run = _Run(episode)
+        play = await self.begin(episode)
+        while play.end_reason is None:
+            step = await self.sample(play)
+            if step is not None:
+                await self.answer(play, step)
+        return [finish(play)]
+
+    async def begin(self, episode: Episode) -> Play:
+        """Reset the environment; a failure ends the play."""
+        play = Play(episode)
         try:
-            observation, info = _check_reset(await episode.env.reset(episode.seed, episode.options))
-            run.info, run.observation = info, newest_text(observation)
+            observation, info = check_reset(await episode.env.reset(episode.seed, episode.options))
+            play.info, play.observation = info, newest_text(observation)
             attributes = episode.env.attributes
         except Exception as error:
-            return [_finish(run, "error", error=_reason("reset", error))]
-        conversation = self._renderer.start(
+            play.end_reason, play.error = "error", failure_reason("reset", error)
+            return play
+        play.conversation = self._renderer.start(
             observation,
             system_prompt=attributes.system_prompt,
             tool_schemas=attributes.tool_schemas,
             tools_in_template=attributes.tools_in_template,
         )
-        params = SamplingParams(
+        play.params = SamplingParams(
             self._settings.temperature, self._settings.top_p, attributes.stop, self._renderer.end_ids
         )
-        while True:
-            cut = self._limit(run, conversation)
-            if cut is not None:
-                return [_finish(run, cut, final_prompt_ids=self._bounded(conversation))]
-            try:
-                step, conversation = await self._step(run, conversation, params)
-            except _StepFailed as failed:
-                run.steps.append(failed.step)
-                return [_finish(run, "error", error=_reason(f"step {len(run.steps) - 1}", failed.cause))]
-            run.steps.append(step)
-            if step.terminated:
-                return [_finish(run, "terminated")]
-            if step.truncated:
-                return [_finish(run, "env_truncated", final_prompt_ids=self._bounded(conversation))]
+        return play
 
-    async def _step(self, run: _Run, conversation: Conversation, params: SamplingParams) -> tuple[Step, Conversation]:
-        """Sample one response, play it, and return the step with the conversation that follows."""
-        prompt = Prompt(conversation.prompt_ids, (*run.episode.key, len(run.steps)), self._budget(run))
-        version = run.episode.sampler.policy_version
+    async def sample(self, play: Play) -> Step | None:
+        """Sample the next response, as a step that the environment has not answered; ``None``: a limit ended the play.
+
+        The step counts nothing until ``answer`` has been given it.
+        """
+        conversation, params = play.conversation, play.params
+        assert conversation is not None
+        assert params is not None
+        play.end_reason = self._limit(play, conversation)
+        if play.end_reason is not None:
+            play.final_prompt_ids = self._bounded(conversation)
+            return None
+        prompt = Prompt(conversation.prompt_ids, (*play.episode.key, len(play.steps), *play.path), self._budget(play))
+        version = play.episode.sampler.policy_version
         started = time.perf_counter()
-        completion = await run.episode.sampler.sample(prompt, params)
-        sampled = time.perf_counter()
-        step = _unanswered(run, conversation, completion, self._renderer.decode(completion.ids))
-        step = dataclasses.replace(step, policy_version=version, sample_s=sampled - started)
+        completion = await play.episode.sampler.sample(prompt, params)
+        seconds = time.perf_counter() - started
+        step = _unanswered(play, conversation, completion, self._renderer.decode(completion.ids))
+        return dataclasses.replace(step, policy_version=version, sample_s=seconds)
+
+    async def answer(self, play: Play, step: Step) -> None:
+        """Let the environment answer a sampled step, and append it to the play; a failure ends the play."""
+        conversation = play.conversation
+        assert conversation is not None
+        started = time.perf_counter()
         try:
-            answer = await run.episode.env.step(step.action)
-            observation, reward, terminated, truncated, info = _check_step(answer)
+            observation, reward, terminated, truncated, info = check_step(await play.episode.env.step(step.action))
             parts = _reward_parts(info)
         except Exception as error:
-            raise _StepFailed(dataclasses.replace(step, env_s=time.perf_counter() - sampled), error) from error
-        step = dataclasses.replace(
-            step,
-            reward=reward,
-            terminated=terminated,
-            truncated=truncated and not terminated,
-            reward_parts=parts,
-            env_s=time.perf_counter() - sampled,
+            play.steps.append(dataclasses.replace(step, env_s=time.perf_counter() - started))
+            play.end_reason, play.error = "error", failure_reason(f"step {len(play.steps) - 1}", error)
+            return
+        play.steps.append(
+            dataclasses.replace(
+                step,
+                reward=reward,
+                terminated=terminated,
+                truncated=truncated and not terminated,
+                reward_parts=parts,
+                env_s=time.perf_counter() - started,
+            )
         )
-        run.info, run.observation = info, newest_text(observation)
-        if not terminated:  # nothing follows a terminated step: its prompt is not rendered
-            conversation = self._renderer.extend(conversation, completion.ids, step.action, observation)
-        return step, conversation
+        play.info, play.observation = info, newest_text(observation)
+        if terminated:  # nothing follows: its prompt is not rendered
+            play.end_reason = "terminated"
+            return
+        play.conversation = self._renderer.extend(conversation, step.response_ids, step.action, observation)
+        if truncated:
+            play.end_reason, play.final_prompt_ids = "env_truncated", self._bounded(play.conversation)
 
-    def _limit(self, run: _Run, conversation: Conversation) -> EndReason | None:
+    def _limit(self, play: Play, conversation: Conversation) -> EndReason | None:
         """Return the limit that forbids another model call."""
         settings = self._settings
-        if settings.max_steps and len(run.steps) >= settings.max_steps:
+        if settings.max_steps and len(play.steps) >= settings.max_steps:
             return "max_steps"
-        if settings.max_trajectory_tokens and run.tokens >= settings.max_trajectory_tokens:
+        if settings.max_trajectory_tokens and play.tokens >= settings.max_trajectory_tokens:
             return "token_budget"
         if len(conversation.prompt_ids) > settings.max_prompt_tokens:
             return "prompt_too_long"
         return None
 
-    def _budget(self, run: _Run) -> int:
+    def _budget(self, play: Play) -> int:
         if not self._settings.max_trajectory_tokens:
             return self._settings.max_response_tokens
-        return min(self._settings.max_response_tokens, self._settings.max_trajectory_tokens - run.tokens)
+        return min(self._settings.max_response_tokens, self._settings.max_trajectory_tokens - play.tokens)
 
     def _bounded(self, conversation: Conversation) -> tuple[int, ...]:
         """Return the prompt that would have followed, unless it is longer than any row the trainer ever sees."""
@@ -164,36 +200,28 @@ class AgentEnvLoop:
         return conversation.prompt_ids if len(conversation.prompt_ids) <= longest else ()
 
 
-class _StepFailed(Exception):
-    """The environment failed after a response was sampled; the step keeps what was sampled."""
-
-    def __init__(self, step: Step, cause: Exception) -> None:
-        super().__init__(str(cause))
-        self.step, self.cause = step, cause
-
-
-def _unanswered(run: _Run, conversation: Conversation, completion: Completion, action: str) -> Step:
+def _unanswered(play: Play, conversation: Conversation, completion: Completion, action: str) -> Step:
     return Step(
         prompt_ids=conversation.prompt_ids,
         response_ids=tuple(completion.ids),
         response_logprobs=tuple(completion.logprobs),
-        observation=run.observation,
+        observation=play.observation,
         action=action,
         reward=0.0,
         terminated=False,
         truncated=True,
         finish_reason=completion.finish_reason,
-        state_key=_state_key(run.info, run.observation),
+        state_key=_state_key(play.info, play.observation),
     )
 
 
-def _finish(
-    run: _Run, end_reason: EndReason, *, final_prompt_ids: tuple[int, ...] = (), error: str | None = None
-) -> Trajectory:
-    episode, steps = run.episode, run.steps
+def finish(play: Play) -> Trajectory:
+    """Return the record of a play that has ended."""
+    episode, steps, end_reason = play.episode, list(play.steps), play.end_reason
+    assert end_reason is not None
     if steps and end_reason != "terminated":  # a limit of the loop cuts after the step it could not follow
         steps[-1] = dataclasses.replace(steps[-1], truncated=True)
-    task = run.info.get("task_id", (episode.options or {}).get("task_id", ""))
+    task = play.info.get("task_id", (episode.options or {}).get("task_id", ""))
     return Trajectory(
         steps=tuple(steps),
         env_id=episode.env.env_id,
@@ -201,30 +229,32 @@ def _finish(
         seed=episode.seed,
         group=episode.group,
         member=episode.member,
-        success=end_reason != "error" and _success(run, end_reason),
+        success=end_reason != "error" and _success(play, end_reason),
         end_reason=end_reason,
-        final_observation=run.observation,
-        final_prompt_ids=final_prompt_ids,
-        error=error,
-        metrics=_metrics(run.info),
+        final_observation=play.observation,
+        final_prompt_ids=play.final_prompt_ids,
+        error=play.error,
+        metrics=_metrics(play.info),
     )
 
 
-def _success(run: _Run, end_reason: EndReason) -> bool:
+def _success(play: Play, end_reason: EndReason) -> bool:
     """``info["success"]``; an environment that does not say so succeeded when it terminated with a positive return."""
-    reported = run.info.get("success")
+    reported = play.info.get("success")
     if reported is not None:
         return bool(reported)
-    return end_reason == "terminated" and sum(step.reward for step in run.steps) > 0
+    return end_reason == "terminated" and sum(step.reward for step in play.steps) > 0
 
 
-def _check_reset(answer: Any) -> tuple[Observation, Mapping[str, Any]]:
+def check_reset(answer: Any) -> tuple[Observation, Mapping[str, Any]]:
+    """Return what ``reset`` answered. Raises ``BadAnswerError`` where it cannot be used."""
     if not isinstance(answer, tuple) or len(answer) != 2:
         raise BadAnswerError(f"reset returned {_short(answer)}, not (observation, info)")
     return _observation(answer[0]), _info(answer[1])
 
 
-def _check_step(answer: Any) -> tuple[Observation, float, bool, bool, Mapping[str, Any]]:
+def check_step(answer: Any) -> tuple[Observation, float, bool, bool, Mapping[str, Any]]:
+    """Return what ``step`` answered. Raises ``BadAnswerError`` where it cannot be used."""
     if not isinstance(answer, tuple) or len(answer) != 5:
         raise BadAnswerError(f"step returned {_short(answer)}, not (observation, reward, terminated, truncated, info)")
     observation, reward, terminated, truncated, info = answer
@@ -282,7 +312,7 @@ def _state_key(info: Mapping[str, Any], observation: str) -> str:
     return str(given) if given is not None else hashlib.blake2b(observation.encode(), digest_size=8).hexdigest()
 
 
-def _reason(where: str, error: BaseException) -> str:
+def failure_reason(where: str, error: BaseException) -> str:
     """Say where and what; ``BadAnswerError`` says it alone."""
     if isinstance(error, BadAnswerError):
         return f"{where}: {error}"

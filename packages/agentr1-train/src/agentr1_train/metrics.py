@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from agentr1_train import ops
-from agentr1_train.advantages.base import Credit, CreditTrajectory, flat_groups
+from agentr1_train.advantages.base import flat_groups
+from agentr1_train.advantages.branches import first_plays
+from agentr1_train.advantages.records import Credit, CreditTrajectory, TokenCredit
 from agentr1_train.trajectory import EndReason, FinishReason, Trajectory
 
 METRICS: dict[str, str] = {
@@ -31,6 +33,9 @@ METRICS: dict[str, str] = {
     "rollout/return_max": "largest return",
     "rollout/steps_mean": "mean number of steps of a trajectory",
     "rollout/steps_max": "most steps of a trajectory",
+    "rollout/branches": "trajectories that branched off another; figures of tokens count the steps in common once",
+    "rollout/resampled_groups": "groups played in place of flat ones (flat_groups = 'resample')",
+    "rollout/greedy_return": "mean return of the greedy rollouts (remax), which are not trained on",
     "rollout/tokens": "sampled tokens of all trajectories",
     "rollout/response_tokens_mean": "mean sampled tokens of a step",
     "rollout/response_tokens_max": "most sampled tokens of a step",
@@ -47,11 +52,12 @@ METRICS: dict[str, str] = {
     "credit/advantage_std": "its unbiased standard deviation",
     "credit/advantage_abs_max": "its largest magnitude",
     "credit/raw_std": "standard deviation over steps of the advantage before whitening",
-    "credit/dropped_groups": "flat groups left out of the loss",
-    "critic/explained_variance": "1 - var(target - V) / var(target) over steps, before the update; absent if var is 0",
-    "critic/steps": "steps in the critic's loss",
+    "credit/dropped_groups": "groups left out: flat ones, those beyond what was needed, those without a greedy rollout",
+    "credit/overlong": "mean over steps of what a response was charged for its length (dapo); absent where nothing is",
+    "critic/explained_variance": "1 - var(target - V) / var(target) over values, before the update; absent if var is 0",
+    "critic/steps": "values in the critic's loss: one a step, or one a token (token_gae, bilevel_gae)",
     "critic/loss": "loss of the critic, before value_coef",
-    "critic/clip_fraction": "fraction of steps where the value clip decided",
+    "critic/clip_fraction": "fraction of values where the value clip decided",
     "critic/value_mean": "mean value during the update",
     "critic/grad_norm": "norm of the critic's gradient before clipping",
     "critic/lr": "learning rate of the critic",
@@ -166,11 +172,13 @@ class TrajectorySummary:
     sample_s: float
     env_s: float
     """Seconds over all steps."""
+    branched: bool = False
+    """Lengths, reasons and seconds are then of the steps after the branching point."""
 
 
 def summarise(trajectory: Trajectory) -> TrajectorySummary:
     """Reduce a trajectory to what is gathered from all ranks."""
-    steps = trajectory.steps
+    steps, own = trajectory.steps, trajectory.steps[trajectory.shared_steps :]
     parts = dict.fromkeys(name for step in steps for name in step.reward_parts)
     return TrajectorySummary(
         group=trajectory.group,
@@ -178,13 +186,14 @@ def summarise(trajectory: Trajectory) -> TrajectorySummary:
         success=trajectory.success,
         end_reason=trajectory.end_reason,
         rewards=trajectory.rewards,
-        prompt_lengths=tuple(len(step.prompt_ids) for step in steps),
-        response_lengths=tuple(len(step.response_ids) for step in steps),
-        finish_reasons=tuple(step.finish_reason for step in steps),
+        prompt_lengths=tuple(len(step.prompt_ids) for step in own),
+        response_lengths=tuple(len(step.response_ids) for step in own),
+        finish_reasons=tuple(step.finish_reason for step in own),
         parts={name: sum(step.reward_parts.get(name, 0.0) for step in steps) for name in parts},
         metrics=dict(trajectory.metrics),
-        sample_s=sum(step.sample_s for step in steps),
-        env_s=sum(step.env_s for step in steps),
+        sample_s=sum(step.sample_s for step in own),
+        env_s=sum(step.env_s for step in own),
+        branched=trajectory.origin is not None,
     )
 
 
@@ -192,6 +201,7 @@ def rollout_metrics(summaries: Sequence[TrajectorySummary]) -> dict[str, float]:
     """Return the metrics of a rollout, over the trajectories of all ranks; their order does not matter."""
     returns = [sum(item.rewards) for item in summaries]
     steps = [len(item.rewards) for item in summaries]
+    played = [len(item.response_lengths) for item in summaries]
     prompts = [length for item in summaries for length in item.prompt_lengths]
     responses = [length for item in summaries for length in item.response_lengths]
     ends = Counter(item.end_reason for item in summaries)
@@ -208,6 +218,7 @@ def rollout_metrics(summaries: Sequence[TrajectorySummary]) -> dict[str, float]:
         "rollout/return_max": max(returns, default=0.0),
         "rollout/steps_mean": ops.mean(steps),
         "rollout/steps_max": max(steps, default=0),
+        "rollout/branches": sum(item.branched for item in summaries),
         "rollout/tokens": sum(responses),
         "rollout/response_tokens_mean": ops.mean(responses),
         "rollout/response_tokens_max": max(responses, default=0),
@@ -216,8 +227,8 @@ def rollout_metrics(summaries: Sequence[TrajectorySummary]) -> dict[str, float]:
         "rollout/empty_responses": responses.count(0),
         "rollout/truncated_fraction": cut / len(summaries) if summaries else 0.0,
         "rollout/errors": ends["error"],
-        "time/sample_step": ops.mean([item.sample_s for item in summaries]) / max(ops.mean(steps), 1),
-        "time/env_step": ops.mean([item.env_s for item in summaries]) / max(ops.mean(steps), 1),
+        "time/sample_step": ops.mean([item.sample_s for item in summaries]) / max(ops.mean(played), 1),
+        "time/env_step": ops.mean([item.env_s for item in summaries]) / max(ops.mean(played), 1),
     }
     metrics |= {f"end/{reason}": ends[reason] for reason in get_args(EndReason)}
     metrics |= {f"finish/{reason}": finishes[reason] for reason in get_args(FinishReason)}
@@ -228,27 +239,43 @@ def rollout_metrics(summaries: Sequence[TrajectorySummary]) -> dict[str, float]:
     return metrics
 
 
-def credit_metrics(trajectories: Sequence[CreditTrajectory], credit: Credit) -> dict[str, float]:
+def credit_metrics(trajectories: Sequence[CreditTrajectory], credit: Credit | TokenCredit) -> dict[str, float]:
     """Return the metrics of credit assignment, over the whole batch."""
-    advantages = [value for row in credit.advantages for value in row]
+    steps = credit.of_steps() if isinstance(credit, TokenCredit) else credit
+    counted = first_plays(trajectories)
+
+    def once(rows: Sequence[Sequence[float]]) -> list[float]:
+        pairs = (pair for row, plays in zip(rows, counted, strict=True) for pair in zip(row, plays, strict=True))
+        return [value for value, first in pairs if first]
+
+    advantages = once(steps.advantages)
     metrics = {
         "credit/advantage_mean": ops.mean(advantages),
         "credit/advantage_std": ops.std(advantages),
         "credit/advantage_abs_max": max(map(abs, advantages), default=0.0),
-        "credit/raw_std": ops.std([value for row in credit.raw for value in row]),
+        "credit/raw_std": ops.std(once(steps.raw)),
     }
-    if credit.returns is not None:
-        targets = [value for row in credit.returns for value in row]
-        values = [value for item in trajectories for value in item.values or ()]
-        spread = ops.std(targets)
-        if spread > 0:
-            residual = ops.std([target - value for target, value in zip(targets, values, strict=True)])
-            metrics["critic/explained_variance"] = 1 - (residual / spread) ** 2
+    targets, values = _values(trajectories, credit)
+    spread = ops.std(targets)
+    if spread > 0:
+        residual = ops.std([target - value for target, value in zip(targets, values, strict=True)])
+        metrics["critic/explained_variance"] = 1 - (residual / spread) ** 2
     return metrics
+
+
+def _values(trajectories: Sequence[CreditTrajectory], credit: Credit | TokenCredit) -> tuple[list[float], list[float]]:
+    """Return the critic's targets and its values; nothing without a critic."""
+    if credit.returns is None:
+        return [], []
+    if isinstance(credit, TokenCredit):
+        targets = [value for item in credit.returns for step in item for value in step]
+        return targets, [value for item in trajectories for step in item.token_values or () for value in step]
+    targets = [value for row in credit.returns for value in row]
+    return targets, [value for item in trajectories for value in item.values or ()]
 
 
 def _flat_groups(summaries: Sequence[TrajectorySummary]) -> frozenset[int]:
     sound = [item for item in summaries if item.end_reason != "error"]
     return flat_groups(
-        [CreditTrajectory(item.group, item.member, item.rewards, item.response_lengths) for item in sound]
+        [CreditTrajectory(item.group, item.member, item.rewards, (0,) * len(item.rewards)) for item in sound]
     )

@@ -1,8 +1,9 @@
 """The policy: log-probabilities and entropies of the trained tokens, and of nothing else.
 
-Logits are computed only at the positions that predict a trained token: the hidden states are selected on their way
-into the output layer, so whatever the model does to its logits afterwards (soft caps, scales) still holds. Padding on
-the right needs no mask: causal attention never carries a later position into an earlier one. Sampling is not here.
+Logits are computed only at the positions that predict a trained token, once each: the hidden states are selected on
+their way into the output layer, so whatever the model does to its logits afterwards (soft caps, scales) still holds.
+Padding on the right needs no mask: causal attention never carries a later position into an earlier one. Sampling is not
+here.
 """
 
 import re
@@ -14,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from agentr1_train.batch import MicroBatch
+from agentr1_train.attention import run_model, use_tree_attention
+from agentr1_train.batch import MicroBatch, Packing
 from agentr1_train.config import ModelConfig
 from agentr1_train.errors import ConfigError, MissingFileError
 
@@ -41,50 +43,68 @@ class PolicyModel(nn.Module):
     def forward(self, batch: MicroBatch) -> tuple[Tensor, Tensor]:
         """Return log pi(target) and the entropy of pi at each trained token. Shapes: (N,), (N,), float32, nats."""
 
+        places, row = batch.token_index.unique(return_inverse=True)  # in a tree, branches begin at one position
+
         def select(_: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor]:
-            return (args[0].flatten(0, 1)[batch.token_index].unsqueeze(0),)
+            return (args[0].flatten(0, 1)[places].unsqueeze(0),)
 
         with _pre_hook(self.model.get_output_embeddings(), select):
-            output = self.model(input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False)
-        return token_logprobs(output.logits[0], batch.targets, self.temperature, self.entropy_grad)
+            output = run_model(self.model, batch)
+        return token_logprobs(output.logits[0], batch.targets, self.temperature, self.entropy_grad, row)
 
 
 def token_logprobs(
-    logits: Tensor, targets: Tensor, temperature: float = 1.0, entropy_grad: bool = False
+    logits: Tensor,
+    targets: Tensor,
+    temperature: float = 1.0,
+    entropy_grad: bool = False,
+    row: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Return log softmax(logits / temperature) at the targets, and the entropy, in float32.
 
-    Shapes: logits (N, V), targets (N,) -> (N,), (N,).
+    Shapes: logits (U, V), targets (N,), row (N,) -> (N,), (N,). ``row`` tells which logits predict each target; by
+    default each has its own.
     """
+    row = torch.arange(len(targets), device=targets.device) if row is None else row
     scaled = logits.float() / temperature
     log_total = scaled.logsumexp(-1)
-    logp = scaled.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - log_total
+    logp = scaled[row, targets] - log_total[row]
     with torch.set_grad_enabled(entropy_grad and torch.is_grad_enabled()):
         log_probs = scaled - log_total.unsqueeze(-1)
         entropy = -(log_probs.exp() * log_probs).sum(-1)
-    return logp, entropy
+    return logp, entropy[row]
 
 
 def load_policy(
-    settings: ModelConfig, dtype: str = "fp32", temperature: float = 1.0, entropy_grad: bool = False
+    settings: ModelConfig,
+    dtype: str = "fp32",
+    temperature: float = 1.0,
+    entropy_grad: bool = False,
+    packing: Packing = "rows",
 ) -> PolicyModel:
-    """Load ``settings.path`` as a policy to train.
+    """Load ``settings.path`` as a policy to train on micro-batches packed by ``packing``.
 
     Raises:
         MissingFileError: there is no model at the path.
+        ConfigError: the model cannot attend over trees.
     """
-    model = load_model(settings.path, settings, dtype)
+    model = load_model(settings.path, settings, dtype, packing=packing)
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     return PolicyModel(model, temperature, entropy_grad)
 
 
-def load_reference(settings: ModelConfig, dtype: str = "fp32", temperature: float = 1.0) -> PolicyModel:
+def load_reference(
+    settings: ModelConfig, dtype: str = "fp32", temperature: float = 1.0, packing: Packing = "rows"
+) -> PolicyModel:
     """Load ``settings.path`` as the frozen reference: no parameter asks for a gradient."""
-    return PolicyModel(load_model(settings.path, settings, dtype), temperature).requires_grad_(False).eval()
+    model = load_model(settings.path, settings, dtype, packing=packing)
+    return PolicyModel(model, temperature).requires_grad_(False).eval()
 
 
-def load_model(path: str, settings: ModelConfig, dtype: str = "fp32", head: bool = True) -> Any:
+def load_model(
+    path: str, settings: ModelConfig, dtype: str = "fp32", head: bool = True, packing: Packing = "rows"
+) -> Any:
     """Load a transformers model without dropout: the trainer must see the distribution that was sampled from.
 
     Args:
@@ -92,11 +112,12 @@ def load_model(path: str, settings: ModelConfig, dtype: str = "fp32", head: bool
         settings: attention implementation.
         dtype: ``fp32``, ``bf16`` or ``fp16``.
         head: with the language model's output layer (a causal LM), or the bare backbone.
+        packing: ``tree`` lets the model attend over prefix trees.
 
     Raises:
         MissingFileError: there is no model at the path.
         ConfigError: transformers refuses the attention implementation or the model's kind, or a weight is missing:
-            it would start at random.
+            it would start at random; or the model cannot attend over trees.
     """
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
@@ -125,6 +146,8 @@ def load_model(path: str, settings: ModelConfig, dtype: str = "fp32", head: bool
     lacking = sorted(map(str, report["missing_keys"])) + sorted(map(str, report["mismatched_keys"]))
     if lacking:
         raise ConfigError(f"{path!r} lacks {len(lacking)} weights of {type(model).__name__}, such as {lacking[0]}.")
+    if packing == "tree":
+        use_tree_attention(model)
     return model
 
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agentr1_train.advantages.registry import get_estimator
-from agentr1_train.config import Recipe
+from agentr1_train.config import Recipe, RolloutConfig
 from agentr1_train.errors import ConfigError, MissingFileError
-from agentr1_train.presets import resolve
+from agentr1_train.presets import groups_of, resolve
 
 _Ranges = Iterator[tuple[str, float, bool, str]]
 """(field, its value, whether it is legal, what is legal)."""
@@ -39,6 +39,7 @@ def check(recipe: Recipe, *, training: bool = True) -> None:
             "Set evaluation.temperature above 0, or evaluation.samples to 1."
         )
     if training:
+        _check_branching(recipe.rollout)
         _check_algorithm(recipe)
         _check_demonstrations(recipe)
 
@@ -69,7 +70,8 @@ def _training(recipe: Recipe) -> _Ranges:
     rollout, optimizer = recipe.rollout, recipe.optimizer
     counts = {
         "updates": recipe.updates,
-        "rollout.groups": rollout.groups,
+        "rollout.groups": 1 if rollout.groups is None else rollout.groups,
+        "rollout.branch_width": rollout.branch_width,
         "rollout.group_size": rollout.group_size,
         "optimizer.epochs": optimizer.epochs,
         "optimizer.minibatches": optimizer.minibatches,
@@ -95,16 +97,41 @@ def _training(recipe: Recipe) -> _Ranges:
     }
     yield from ((name, value, value > 0, "above 0") for name, value in positive.items())
     yield from (("optimizer.betas", beta, 0 <= beta < 1, "0 or above, below 1") for beta in optimizer.betas)
-    share = rollout.max_error_fraction
-    yield "rollout.max_error_fraction", share, 0 <= share <= 1, "0 to 1"
+    for name in ("max_error_fraction", "branch_probability"):
+        share = getattr(rollout, name)
+        yield f"rollout.{name}", share, 0 <= share <= 1, "0 to 1"
+    yield "rollout.branch_surprise", rollout.branch_surprise, rollout.branch_surprise >= 0, "0 or above"
 
 
 def _at_least(least: int, values: Mapping[str, float]) -> _Ranges:
     return ((name, value, value >= least, f"{least} or above") for name, value in values.items())
 
 
+def _check_branching(rollout: RolloutConfig) -> None:
+    """Refuse settings of branching that nothing reads, and branches that could never be."""
+    if rollout.branch_width == 1:
+        for name in ("branch_limit", "branch_probability", "branch_surprise"):
+            if getattr(rollout, name) != getattr(RolloutConfig, name):
+                raise ConfigError(
+                    f"rollout.{name} = {getattr(rollout, name)!r} would be without effect: rollout.branch_width is 1, "
+                    "so no episode branches. Remove it, or set the width."
+                )
+        return
+    if rollout.branch_limit < rollout.branch_width:
+        raise ConfigError(
+            f"rollout.branch_limit = {rollout.branch_limit}: legal is rollout.branch_width "
+            f"({rollout.branch_width}) or above."
+        )
+    if rollout.max_steps == 1 or rollout.branch_probability == rollout.branch_surprise == 0:
+        raise ConfigError(
+            f"rollout.branch_width = {rollout.branch_width} would be without effect: an episode branches after its "
+            "first step, with rollout.branch_probability and rollout.branch_surprise not both 0."
+        )
+
+
 def _check_algorithm(recipe: Recipe) -> None:
     settings = resolve(recipe.algorithm, recipe.optimizer)
+    groups_of(recipe.rollout, settings)
     estimator = get_estimator(settings.estimator)
     if recipe.rollout.group_size == 1 and (estimator.by_group or settings.permute_returns == "group"):
         raise ConfigError(

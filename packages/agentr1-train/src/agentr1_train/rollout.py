@@ -22,7 +22,7 @@ from agentr1_train.sampler.batching import BatchingSampler
 from agentr1_train.trajectory import Trajectory, TrajectoryGroup
 
 TRAIN_STREAM, EVALUATION_STREAM = 0, 1
-"""Second entry of a noise key: training and evaluation never share noise or seeds."""
+"""Second entry of a noise key: training and evaluation never share noise or seeds. Greedy rollouts read no noise."""
 
 _T = TypeVar("_T")
 
@@ -47,9 +47,15 @@ def group_seed(run_seed: int, update: int, index: int, stream: int = TRAIN_STREA
     return int.from_bytes(hashlib.blake2b(packed, digest_size=8).digest(), "little") & 0x7FFFFFFF
 
 
-def update_groups(run_seed: int, update: int, groups: int, *, rank: int = 0, world: int = 1) -> list[GroupSpec]:
-    """Return the groups that ``rank`` plays in an update: of all P, those whose index is ``rank`` modulo ``world``."""
-    return [GroupSpec(index, group_seed(run_seed, update, index)) for index in range(rank, groups, world)]
+def update_groups(
+    run_seed: int, update: int, groups: int, *, first: int = 0, rank: int = 0, world: int = 1
+) -> list[GroupSpec]:
+    """Return the groups that ``rank`` plays in an update: of ``groups`` from ``first`` on, those of its residue class.
+
+    A group's index is global; it belongs to the rank that is its index modulo ``world``.
+    """
+    mine = (index for index in range(first, first + groups) if index % world == rank)
+    return [GroupSpec(index, group_seed(run_seed, update, index)) for index in mine]
 
 
 def collect(
@@ -108,7 +114,7 @@ async def collect_async(
         env = await pool.acquire()
         try:
             episode_key = (*key, group.index, member)
-            episode = Episode(env, batching, group.seed, group.options, group.index, member, episode_key)
+            episode = Episode(env, batching, group.seed, group.options, group.index, member, episode_key, pool.lend)
             played[group.index, member] = await flow.run(episode)
         finally:
             pool.release(env)
@@ -185,7 +191,10 @@ async def _play_all(
 
 def _group(spec: GroupSpec, members: list[list[Trajectory]]) -> TrajectoryGroup:
     """Join the members' trajectories; where a flow branched, members are numbered anew so that keys stay unique."""
-    flat = [trajectory for trajectories in members for trajectory in trajectories]
-    if any(len(trajectories) != 1 for trajectories in members):
-        flat = [dataclasses.replace(trajectory, member=index) for index, trajectory in enumerate(flat)]
+    flat: list[Trajectory] = []
+    for trajectories in members:
+        first = len(flat)
+        for item in trajectories:
+            origin = None if item.origin is None else first + item.origin
+            flat.append(dataclasses.replace(item, member=len(flat), origin=origin))
     return TrajectoryGroup(spec.index, spec.seed, tuple(flat))

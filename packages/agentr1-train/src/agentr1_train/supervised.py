@@ -95,7 +95,7 @@ def train_supervised(
     Raises:
         ConfigError: the environment has no demonstrations, or none that succeeds.
     """
-    policy = load_policy(recipe.model, recipe.engine.dtype)
+    policy = load_policy(recipe.model, recipe.engine.dtype, packing=recipe.engine.packing)
     engine = DeepSpeedEngine(policy, recipe.engine, recipe.optimizer, device, name="policy")
     for batch, trajectories in enumerate(_batches(recipe, tokenizer)):
         lr = scheduled(recipe.supervised.lr, batch / recipe.supervised.batches, recipe.supervised.schedule)
@@ -175,7 +175,7 @@ def _step(engine: DeepSpeedEngine, trajectories: Sequence[Trajectory], recipe: R
         for item in shown
         for step in item.steps
     ]
-    packed = pack(rows, recipe.engine.micro_batch_tokens, merge=recipe.engine.packing == "merged")
+    packed = pack(rows, recipe.engine.micro_batch_tokens, packing=recipe.engine.packing)
     assert_spans(packed, rows)
     sums = engine.forward_backward(packed, _imitation)
     taken = engine.optim_step(lr)

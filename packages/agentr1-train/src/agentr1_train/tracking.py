@@ -25,6 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from agentr1_train.config import TrackingConfig
 from agentr1_train.errors import CheckpointError, ConfigError, MissingFileError
+from agentr1_train.folding import fold, unfold
 from agentr1_train.trajectory import Step, Trajectory
 
 EVENTS_FILE = "events.jsonl"
@@ -190,7 +191,11 @@ ROLLOUT_SCHEMA = pa.schema(
         ("env_id", pa.string()),
         ("task_id", pa.string()),
         ("seed", pa.int64()),
-        ("prompt_ids", _IDS),
+        ("origin", pa.int32()),  # the member it branched off; null: none
+        ("shared_steps", pa.int32()),  # its first steps that are also those of the origin
+        ("prompt_base", pa.int32()),  # as ``folding.fold`` says, with the two below
+        ("prompt_shared", pa.int32()),
+        ("prompt_rest", _IDS),
         ("response_ids", _IDS),
         ("response_logprobs", pa.list_(pa.float64())),
         ("observation", pa.string()),
@@ -208,12 +213,13 @@ ROLLOUT_SCHEMA = pa.schema(
         ("success", pa.bool_()),
         ("end_reason", pa.string()),
         ("error", pa.string()),
-        ("final_observation", pa.string()),  # on the last row of a trajectory, as the two below
-        ("final_prompt_ids", _IDS),
+        ("final_observation", pa.string()),  # on the last row of a trajectory, as what follows
+        ("final_prompt_shared", pa.int32()),
+        ("final_prompt_rest", _IDS),
         ("metrics", _NUMBERS),
     ]
 )
-"""One row a step; what belongs to the whole trajectory is repeated on each of its rows."""
+"""One row a step; what belongs to the whole trajectory is repeated on each of its rows, ids that repeat are not."""
 
 _STEP_COLUMNS = tuple(Step.__dataclass_fields__)
 _LAST_ROW_COLUMNS = ("final_observation", "final_prompt_ids", "metrics")
@@ -235,6 +241,7 @@ def write_rollouts(
         advantages: (group, member) -> one float a step; the trajectories that were trained.
     """
     rows = [row for item in trajectories for row in _rows(item, (advantages or {}).get((item.group, item.member)))]
+    rows = [row | columns for row, columns in zip(rows, fold(rows), strict=True)]
     columns = {name: [row.get(name) for row in rows] for name in ROLLOUT_SCHEMA.names}
     table = pa.table(columns, schema=ROLLOUT_SCHEMA)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -263,6 +270,7 @@ def read_rollouts(path: Path) -> list[Trajectory]:
     if missing:
         raise ConfigError(f"{path} is not a rollout file: it lacks the columns {', '.join(missing)}.")
     rows = table.select(ROLLOUT_SCHEMA.names).to_pylist(maps_as_pydicts="strict")
+    unfold(rows)
     trajectories: list[list[dict[str, Any]]] = []
     for row in rows:
         if not row["step"]:  # the first, or none at all

@@ -7,7 +7,6 @@ starts, stops and resumes.
 import contextlib
 import shutil
 import time
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, takewhile
@@ -17,28 +16,27 @@ from typing import Any
 import torch
 
 from agentr1_train import distributed
+from agentr1_train.branching import BranchingEnvLoop
 from agentr1_train.checkpoint import export_policy, latest, load_checkpoint, read_state, save_checkpoint
+from agentr1_train.collection import Collected, Collector, collect_update
 from agentr1_train.config import ModelConfig, Recipe, to_dict, to_toml
 from agentr1_train.critic import load_critic
 from agentr1_train.engine.deepspeed import DeepSpeedEngine, FrozenModel
 from agentr1_train.env_pool import EnvPool
-from agentr1_train.errors import CheckpointError, ConfigError, RolloutError
+from agentr1_train.errors import CheckpointError, ConfigError
 from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow, open_evaluation_pool, write_evaluation
 from agentr1_train.experience import Experience, Models, build_experience
 from agentr1_train.flow import AgentEnvLoop, AgentFlow
 from agentr1_train.losses import adapt_kl_coef
-from agentr1_train.metrics import rollout_metrics, summarise
 from agentr1_train.plots import plot_curve
 from agentr1_train.policy import load_policy, load_reference
 from agentr1_train.preflight import check
 from agentr1_train.presets import AlgorithmSettings, resolve
 from agentr1_train.renderer import Renderer, load_tokenizer
-from agentr1_train.rollout import TRAIN_STREAM, collect, update_groups
 from agentr1_train.sampler.base import Sampler
 from agentr1_train.sampler.build import build_sampler
 from agentr1_train.supervised import train_supervised
 from agentr1_train.tracking import EVENTS_FILE, Mark, Tracker, rollout_path, write_rollouts
-from agentr1_train.trajectory import TrajectoryGroup
 from agentr1_train.update import update_models
 from agentr1_train.weight_sync import sync_weights
 
@@ -59,10 +57,10 @@ def train(recipe: Recipe, *, resume: bool = False) -> Path:
         if run.update == 0:
             run.evaluate()
         for update in range(run.update, recipe.updates):
-            groups = run.roll_out(update)
-            experience = run.assign_credit(groups, update)
+            collected = run.roll_out(update)
+            experience = run.assign_credit(collected, update)
             run.learn(experience, update)
-            run.write_down(groups, experience, update)
+            run.write_down(collected, experience, update)
             run.checkpoint_or_evaluate()
         run.finish()
     return Path(recipe.run_dir)
@@ -76,8 +74,7 @@ class Run:
     settings: AlgorithmSettings
     folder: Path
     tokenizer: Any
-    pool: EnvPool
-    flow: AgentFlow
+    collector: Collector
     sampler: Sampler
     models: Models
     evaluation_pool: EnvPool | None
@@ -89,40 +86,24 @@ class Run:
     metrics: dict[str, float] | None = None
     """Of the update in progress."""
 
-    def roll_out(self, update: int) -> list[TrajectoryGroup]:
-        """Play this rank's groups of an update.
+    def roll_out(self, update: int) -> Collected:
+        """Play this rank's part of an update.
 
         Raises:
             RolloutError: more trajectories failed than ``rollout.max_error_fraction`` allows, over all ranks.
         """
-        rollout, rank, world = self.recipe.rollout, distributed.rank(), distributed.world_size()
         self.metrics = {}
         with self._timed("rollout"):
-            groups = collect(
-                self.pool,
-                self.sampler,
-                self.flow,
-                update_groups(self.recipe.seed, update, rollout.groups, rank=rank, world=world),
-                group_size=rollout.group_size,
-                key=(self.recipe.seed, TRAIN_STREAM, update),
-                concurrency=rollout.concurrency,
-            )
-            played = [item for group in groups for item in group.trajectories]
-            summaries = chain(*distributed.all_gather_object([summarise(item) for item in played]))
-            reasons = Counter(chain(*distributed.all_gather_object([item.error for item in played if item.error])))
-        self.metrics |= rollout_metrics(sorted(summaries, key=lambda item: (item.group, item.member)))
-        failed = self.metrics["rollout/errors"] / self.metrics["rollout/trajectories"]
-        if failed > rollout.max_error_fraction:
-            raise RolloutError(
-                f"update {update}: {failed:.0%} of the trajectories failed, more than rollout.max_error_fraction = "
-                f"{rollout.max_error_fraction:g} allows. The commonest reason: {reasons.most_common(1)[0][0]}"
-            )
-        return groups
+            collected = collect_update(self.collector, self.recipe, self.settings, update)
+        self.metrics |= collected.metrics
+        return collected
 
-    def assign_credit(self, groups: list[TrajectoryGroup], update: int) -> Experience:
+    def assign_credit(self, collected: Collected, update: int) -> Experience:
         """Evaluate the rollout under policy, reference and critic, and give every step its advantage."""
         with self._timed("experience"):
-            return build_experience(groups, self.models, self.recipe, self.settings, seed=update)
+            return build_experience(
+                collected.groups, self.models, self.recipe, self.settings, seed=update, greedy=collected.greedy
+            )
 
     def learn(self, experience: Experience, update: int) -> None:
         """Take the optimizer steps and hand the new weights to the sampler."""
@@ -138,11 +119,11 @@ class Run:
         self._add(experience.metrics | metrics | {"policy/version": float(version)})
         self.update = update + 1
 
-    def write_down(self, groups: list[TrajectoryGroup], experience: Experience, update: int) -> None:
+    def write_down(self, collected: Collected, experience: Experience, update: int) -> None:
         """Write the update's metrics and, when it is their turn, its trajectories."""
         every = self.recipe.tracking.rollouts_every
         if _due(every, self.update):
-            gathered = distributed.all_gather_object(groups)
+            gathered = distributed.all_gather_object(collected.groups)
             if distributed.is_main():
                 ordered = sorted(chain(*gathered), key=lambda group: group.index)
                 advantages = {
@@ -235,8 +216,7 @@ def open_run(recipe: Recipe, resume: bool = False) -> Iterator[Run]:
             settings=settings,
             folder=folder,
             tokenizer=tokenizer,
-            pool=pool,
-            flow=AgentEnvLoop(renderer, recipe.rollout),
+            collector=Collector(pool, sampler, *_flows(renderer, recipe)),
             sampler=sampler,
             models=_load_models(recipe, replace(recipe.model, path=str(start)), settings, device),
             evaluation_pool=evaluation_pool,
@@ -248,6 +228,14 @@ def open_run(recipe: Recipe, resume: bool = False) -> Iterator[Run]:
         if distributed.is_main():
             run.tracker = stack.enter_context(_open_tracker(recipe, folder, _mark(recipe, folder, checkpoint)))
         yield run
+
+
+def _flows(renderer: Renderer, recipe: Recipe) -> tuple[AgentFlow, AgentFlow]:
+    """Return the flow that samples and the one that is greedy."""
+    greedy = AgentEnvLoop(renderer, replace(recipe.rollout, temperature=0.0, top_p=1.0))
+    if recipe.rollout.branch_width > 1:
+        return BranchingEnvLoop(renderer, recipe.rollout), greedy
+    return AgentEnvLoop(renderer, recipe.rollout), greedy
 
 
 def supervised_only(recipe: Recipe) -> Path:
@@ -342,14 +330,15 @@ def _is_of(recipe: Recipe, folder: Path) -> bool:
 
 def _load_models(recipe: Recipe, model: ModelConfig, settings: AlgorithmSettings, device: torch.device) -> Models:
     """Load policy, critic and reference as the algorithm needs them."""
-    dtype, temperature = recipe.engine.dtype, recipe.rollout.temperature
-    policy = load_policy(model, dtype, temperature, entropy_grad=settings.entropy_coef > 0)
+    dtype, packing, temperature = recipe.engine.dtype, recipe.engine.packing, recipe.rollout.temperature
+    policy = load_policy(model, dtype, temperature, entropy_grad=settings.entropy_coef > 0, packing=packing)
     engine = DeepSpeedEngine(policy, recipe.engine, recipe.optimizer, device, name="policy")
     critic = reference = None
     if settings.needs_critic:
-        critic = DeepSpeedEngine(load_critic(model, dtype), recipe.engine, recipe.optimizer, device, name="critic")
+        values = load_critic(model, dtype, packing, settings.by_token)
+        critic = DeepSpeedEngine(values, recipe.engine, recipe.optimizer, device, name="critic")
     if settings.needs_reference:
-        reference = FrozenModel(load_reference(model, dtype, temperature), recipe.engine, device)
+        reference = FrozenModel(load_reference(model, dtype, temperature, packing), recipe.engine, device)
     return Models(engine, critic, reference)
 
 

@@ -65,6 +65,10 @@ class Trajectory:
     """The prompt that would have followed, rendered when the trajectory was truncated: the critic bootstraps on it."""
     error: str | None = None
     """What failed, when ``end_reason`` is ``error``: ``reset: TimeoutError: ...``."""
+    origin: int | None = None
+    """The member that this one branched off; ``None``: it began with the episode."""
+    shared_steps: int = 0
+    """Its first steps that are those of ``origin``: played once, though they stand in both."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Numbers of the last ``info`` (``em``, ``f1``, ``tool_calls`` ...) for evaluation."""
 

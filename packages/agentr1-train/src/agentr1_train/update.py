@@ -10,16 +10,17 @@ from typing import Any
 
 from torch import Tensor
 
+from agentr1_train.advantages import counted_lengths
 from agentr1_train.batch import MicroBatch, Row, assert_spans, pack
 from agentr1_train.config import Recipe
-from agentr1_train.experience import Experience, Models, moving_rows, prompt_only
+from agentr1_train.critic_values import critic_loss, critic_rows
+from agentr1_train.experience import Experience, Models, moving_rows
 from agentr1_train.losses import (
     LossInputs,
     LossOutput,
     passes_kl_stop,
     policy_loss,
     token_weights,
-    value_loss,
     value_weights,
 )
 from agentr1_train.metrics import average, finish
@@ -64,11 +65,13 @@ def minibatch_rows(experience: Experience, settings: AlgorithmSettings, part: in
     chosen = [
         at for at, item in enumerate(experience.records) if at % parts == part and item.group not in experience.left_out
     ]
-    lengths = [experience.records[at].lengths for at in chosen]
+    counted = counted_lengths(experience.records)
+    lengths = [counted[at] for at in chosen]
     if not any(length for row in lengths for length in row):
         return None
     weights = dict(zip(chosen, token_weights(lengths, settings.aggregation, settings.norm_length), strict=True))
-    critic_weights = dict(zip(chosen, value_weights(lengths), strict=True))
+    values = token_weights(lengths, "token_mean") if settings.by_token else value_weights(lengths)
+    critic_weights = dict(zip(chosen, values, strict=True))
     return [
         replace(row, weight=weights[at][step], value_weight=critic_weights[at][step])
         for row, (at, step) in zip(experience.rows, experience.places, strict=True)
@@ -85,9 +88,9 @@ def _step(
     rates: dict[str, float],
 ) -> dict[str, float]:
     """Take one optimizer step of policy and critic and return its metrics."""
-    budget, merge = recipe.engine.micro_batch_tokens, recipe.engine.packing == "merged"
+    budget, packing = recipe.engine.micro_batch_tokens, recipe.engine.packing
     trained = rows_with_gradient(rows, settings)
-    packed = pack(trained, budget, keep_trajectories_together=settings.ratio == "trajectory", merge=merge)
+    packed = pack(trained, budget, keep_trajectories_together=settings.ratio == "trajectory", packing=packing)
     assert_spans(packed, trained)
 
     def loss_of_policy(output: tuple[Tensor, Tensor], batch: MicroBatch) -> LossOutput:
@@ -98,10 +101,10 @@ def _step(
     if models.critic is not None:
 
         def loss_of_critic(values: Tensor, batch: MicroBatch) -> LossOutput:
-            return value_loss(values, batch.old_value, batch.returns, batch.value_weight, settings)
+            return critic_loss(values, batch, settings)
 
-        prompts = [prompt_only(row) for row in rows]
-        sums |= models.critic.forward_backward(pack(prompts, budget, merge=merge), loss_of_critic)
+        packed = pack(critic_rows(rows, settings), budget, packing=packing)
+        sums |= models.critic.forward_backward(packed, loss_of_critic)
         taken |= _named("critic", models.critic.optim_step(rates["critic"]))
     return finish(sums) | taken
 

@@ -11,6 +11,7 @@ from agentr1_envs.alfworld.playing import GAME_INFO, SETTING_NAMES, GameSettings
 from agentr1_envs.errors import refuse_unknown, require_choice
 from agentr1_envs.loader import OnBadRow
 from agentr1_envs.prompts import check_style, choose_system
+from agentr1_envs.signatures import EPISODE, takes
 from agentr1_envs.tasks import Task
 
 MAX_STEPS = 50
@@ -23,6 +24,7 @@ Things are named by kind and number, as in: go to cabinet 2. You have at most {m
 _SHORT = "Act in the household: one command a response, such as: go to cabinet 2"
 
 
+@takes(GameSettings, max_steps=MAX_STEPS, system="full", **EPISODE)
 def alfworld(
     *,
     split: str = "train",
@@ -34,36 +36,73 @@ def alfworld(
     """Household tasks in text: find things, clean, heat or cool them, and put them where they belong.
 
     ## Description
-    The games of ALFWorld, played by this package's own engine, whose text is the original's to the byte. Without data
-    of your own the games are bundled ones, written by this project. Official games are read as they are: the folder
-    ALFWORLD_DATA names, or packed files.
+    The games of ALFWorld, played by this package's own engine, whose text is the original's to the byte. A game is a
+    room with furniture and things, and a goal of one of six types: put something somewhere, look at it by a lamp, or
+    clean, heat or cool it first, or bring two of it. Where things lie is not told: the agent has to look.
+
+    Without data of your own the games are 35 bundled ones, written by this project; ``agentr1-envs generate alfworld``
+    makes as many more as you like. The official games are read as they are: the folder ALFWORLD_DATA names, or packed
+    files. For language models that call tools there is `agentr1/ALFWorldTools-v0`.
 
     ## Action Space
     `Text`: one command, such as ``take mug 1 from desk 1``. It must be among ``info["admissible_commands"]`` to the
     letter, blanks around it aside; any other is answered with "Nothing happens.", changes nothing and counts as a step.
 
     ## Observation Space
-    `Text`: what the game says; `Messages` with ``observation="messages"``.
+    `Text`: what the game says: at first the room and the goal, then what came of the command. With
+    ``observation="messages"`` `Messages`: the whole conversation, of which the last `history` steps are kept.
 
     ## Rewards
-    1.0 when the goal is reached, in ``reward/task``. `info` also has `admissible_commands`, `task_type`,
-    `valid_action` and `dialect` ("0.4" where things are put down with `move X to Y`, "0.3" with `put X in/on Y`).
+    1.0 in the step that reaches the goal, in ``reward/task``; 0.0 in every other.
 
     ## Starting State
-    A game of the split, drawn by the seed or named by ``options={"task_id": ...}``.
+    A game of the split at its beginning, drawn by the seed or named by ``options={"task_id": ...}``. The same seed
+    gives the same game and the same text.
 
     ## Episode End
-    Terminated by reaching the goal (`end_reason` "won"); truncated after `max_steps`.
+    Terminated by reaching the goal (`end_reason` "won"); truncated after `max_steps` ("max_steps").
+
+    ## Info
+    * `success` (bool): whether the goal has been reached.
+    * `task_id` (str): the game. `task_type` (str): which of the six types its goal is of.
+    * `end_reason` (str): why the episode is over; empty while it goes on.
+    * `steps` (int): responses so far.
+    * `reward/task` (float): this step's reward.
+    * `admissible_commands` (tuple of str): the commands that are possible now, in alphabetical order.
+    * `valid_action` (bool): whether the last command was one of them; true after a reset.
+    * `dialect` (str): "0.4" where things are put down with `move X to Y`, "0.3" with `put X in/on Y`.
 
     ## Arguments
     * `split`: "train", "valid_seen", "valid_unseen" or "valid_train" (not in the bundled games).
     * `data`: a packed file, a folder, or "bundled"; None looks in AGENTR1_DATA, then the user's data folder, then
       ALFWORLD_DATA, then takes the bundled games.
-    * `task_types`: only games of this type, or of these.
+    * `task_types`: only games of this type, or of these: "pick_and_place_simple", "look_at_obj_in_light",
+      "pick_clean_then_place_in_recep", "pick_heat_then_place_in_recep", "pick_cool_then_place_in_recep",
+      "pick_two_obj_and_place". Empty for all.
     * `on_bad_row`: "refuse" or "skip" games that are broken or marked as unsolvable.
-    * `engine`, `dialect`, `goals`, `expert_seconds`: fields of `GameSettings`.
-    * `max_steps`: by default 50. `system`: "full", "short", "none", or a text.
-    * `observation`, `history`, `render_mode`: as for `AgentEnv`.
+    * `engine`, `dialect`, `goals`, `expert_seconds`: how games are played; fields of `GameSettings`.
+    * `max_steps`: responses after which an unfinished episode is truncated.
+    * `system`: the system text: "full", "short", "none", or a text of your own.
+    * `observation`: "text" (what is new) or "messages" (the whole conversation).
+    * `history`: with "messages", how many past steps stay in the conversation; None keeps all.
+    * `render_mode`: None, or "ansi": `render` returns the transcript.
+
+    ## Example
+    ```python
+    import gymnasium
+
+    env = gymnasium.make("agentr1_envs:agentr1/ALFWorld-v0", data="bundled")
+    observation, info = env.reset(seed=0)
+    print(observation)
+    for command in env.get_wrapper_attr("demonstration")():  # what the expert would do
+        assert command in info["admissible_commands"]
+        observation, reward, terminated, truncated, info = env.step(command)
+    assert terminated and reward == 1.0 and info["end_reason"] == "won"
+    ```
+
+    ## References
+    Shridhar, Yuan, Côté, Bisk, Trischler and Hausknecht: ALFWorld: Aligning Text and Embodied Environments for
+    Interactive Learning. ICLR 2021. [arXiv:2010.03768](https://arxiv.org/abs/2010.03768)
 
     ## Version History
     v0: first version.

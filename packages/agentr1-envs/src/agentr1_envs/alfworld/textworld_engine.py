@@ -56,7 +56,16 @@ class TextWorldEngine:
         Raises:
             GameFileError: the original cannot play it; the message names the game.
         """
-        self._file, self._played = file, []
+        self.load(file)
+        return self.reset()
+
+    def load(self, file: GameFile) -> None:
+        """Have the original read a game; `reset` begins it.
+
+        Raises:
+            GameFileError: it cannot.
+        """
+        self._file = file
         game: dict[str, Any] = {
             "pddl_domain": file.domain,
             "grammar": file.grammar.replace(GOAL, json.dumps(file.goal)[1:-1]),
@@ -67,11 +76,15 @@ class TextWorldEngine:
             import_module("mementos.core")._memento_cache.clear()  # it would grow by 1 MB a game
             if self._env is None:
                 self._env = _FREE.pop() if _FREE else _original()
-            try:
+            with _named(file):
                 self._env.load(game)
-                self._state = self._env.reset()
-            except (Exception, SystemExit) as error:  # its translator ends the process where it cannot read
-                raise GameFileError(f"game {file.name}: the original engine cannot play it: {error!r}") from error
+
+    def reset(self) -> str:
+        """Back to the beginning of the game; the text that opens it."""
+        assert self._file is not None, "load() reads a game"
+        self._played = []
+        with _LOCK, _guarded(), _named(self._file):
+            self._state = self._env.reset()
         return str(self._state["feedback"])
 
     def step(self, command: str) -> str:
@@ -94,7 +107,7 @@ class TextWorldEngine:
         if self._file is None or not isinstance(state.get("played"), list):
             raise SettingError(f"state={state!r:.80}: needs {{'played': [command, ...]}}, and a game that was begun.")
         commands: list[str] = [str(command) for command in state["played"]]
-        self.start(self._file)
+        self.reset()
         for command in commands:
             self.step(command)
 
@@ -121,13 +134,25 @@ def _original() -> Any:
         alfworld = import_module("alfworld.agents.environment.alfred_tw_env")
     except ImportError as error:
         raise DependencyMissingError(
-            "engine='textworld' needs alfworld==0.4.2, textworld==1.7.0 and fast-downward-textworld, which are not "
-            f"installed ({error}). engine='native' plays the same games to the byte and needs none of them."
+            f"engine='textworld' needs the packages of agentr1-envs[alfworld], which are not installed ({error}). "
+            "engine='native' plays the same games to the byte and needs none of them."
         ) from error
     if pddl.fast_downward_missing:
-        raise DependencyMissingError("engine='textworld' needs fast-downward-textworld, which is not installed.")
+        raise DependencyMissingError(
+            "engine='textworld' needs fast-downward-textworld, a package of agentr1-envs[alfworld], which is not "
+            "installed. engine='native' plays the same games to the byte and needs none of them."
+        )
     wanted = textworld.EnvInfos(won=True, admissible_commands=True)
     return alfworld.AlfredDemangler(pddl.PddlEnv(wanted), shuffle=False)
+
+
+@contextmanager
+def _named(file: GameFile) -> Generator[None]:
+    """Name the game in whatever the original raises; its translator ends the process where it cannot read."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        raise GameFileError(f"game {file.name}: the original engine cannot play it: {error!r}") from error
 
 
 @contextmanager

@@ -13,13 +13,16 @@ from agentr1_envs.alfworld.playing import GAME_INFO, SETTING_NAMES, GameSettings
 from agentr1_envs.call_counts import CALL_INFO
 from agentr1_envs.errors import SettingError
 from agentr1_envs.loader import OnBadRow
+from agentr1_envs.signatures import takes
 from agentr1_envs.spaces import Message
 from agentr1_envs.tasks import Task
 from agentr1_envs.tool_env import EnvTool, ToolCall, ToolEnv
+from agentr1_envs.tool_settings import ToolSettings
 
 TOOL = "env_step"
 
 
+@takes(GameSettings, ToolSettings, without=("max_calls_per_step",), max_steps=MAX_STEPS, render_mode=None)
 def alfworld_tools(
     *,
     split: str = "train",
@@ -33,31 +36,69 @@ def alfworld_tools(
 
     ## Description
     The games of `agentr1/ALFWorld-v0` for language models that call tools. A response calls ``env_step`` with one
-    command. What the model sees is written anew at each step: the task, what the game said last, the last actions, and
-    the admissible commands without `help`.
+    command. What the model sees is written anew at each step, so that prompts do not grow: the task, what the game said
+    last, the last actions, and the admissible commands without `help`.
 
     ## Action Space
-    `Text`: the model's whole response, the call written in `format`.
+    `Text`: the model's whole response, with one call of ``env_step(command)`` written in `format`. The command must be
+    admissible to the letter, as in `agentr1/ALFWorld-v0`.
 
     ## Observation Space
-    `Messages`: the system text and one message with the state; a conversation is not kept.
+    `Messages`: the system text, and one message with the state. A conversation is not kept.
 
     ## Rewards
-    1.0 when the goal is reached, in ``reward/task``; ``reward/env`` and ``reward/format`` as for `ToolEnv`. `info` has
-    the entries of `agentr1/ALFWorld-v0` and the counts of calls.
+    1.0 in the step that reaches the goal, in ``reward/task``. ``reward/env`` is what a call pays by `process_reward`,
+    ``reward/format`` what an invalid step costs by `invalid_penalty`; both are 0 unless they are set. The step's reward
+    is the sum.
 
     ## Starting State
-    A game of the split, drawn by the seed or named by ``options={"task_id": ...}``.
+    A game of the split at its beginning, drawn by the seed or named by ``options={"task_id": ...}``.
 
     ## Episode End
     Terminated by reaching the goal (`end_reason` "won"), or by `max_invalid` responses in a row with invalid calls
-    only; truncated after `max_steps`. A response that calls nothing changes nothing and counts as a step.
+    only ("max_invalid"); truncated after `max_steps` ("max_steps"). A response that calls nothing changes nothing and
+    counts as a step.
+
+    ## Info
+    * `success` (bool): whether the goal has been reached.
+    * `task_id` (str): the game. `task_type` (str): which of the six types its goal is of.
+    * `end_reason` (str): why the episode is over; empty while it goes on.
+    * `steps` (int): responses so far.
+    * `reward/task`, `reward/env`, `reward/format` (float): the parts of this step's reward.
+    * `admissible_commands` (tuple of str): the commands that are possible now, in alphabetical order.
+    * `valid_action` (bool): whether the last response played one of them; true after a reset.
+    * `dialect` (str): "0.4" where things are put down with `move X to Y`, "0.3" with `put X in/on Y`.
+    * `tool_calls`, `tool_errors` (int): calls so far, and how many of them failed.
+    * `injected_errors` (int): how many failed on purpose; always 0 here, where the environment answers its tool itself.
+    * `invalid_calls`, `invalid_steps` (int): calls that were written wrongly, and steps that had no other call.
+    * `error_codes` (tuple of str): what went wrong in the last response.
+    * `hops_found` (int), `prediction` (str): as in every environment with tools; 0 and empty here.
 
     ## Arguments
-    * `split`, `data`, `task_types`, `on_bad_row`: as for `agentr1/ALFWorld-v0`.
+    * `split`, `data`, `task_types`, `on_bad_row`: which games, as for `agentr1/ALFWorld-v0`.
     * `last_actions`: how many past actions the state shows.
-    * `engine`, `dialect`, `goals`, `expert_seconds`: fields of `GameSettings`.
-    * `render_mode`, and every field of `ToolSettings` (`max_steps` is 50 by default, `max_calls_per_step` is always 1).
+    * `engine`, `dialect`, `goals`, `expert_seconds`: how games are played; fields of `GameSettings`.
+    * `render_mode`: None, or "ansi": `render` returns the transcript.
+    * `format`, `system`, `tools_in_template`, `max_steps`, `tool_timeout`, `tool_seconds_per_episode`, `max_invalid`,
+      `max_result_chars`, `process_reward`, `process_reward_range`, `progressive`, `per_hop`, `format_reward`,
+      `invalid_penalty`, `inject_errors`: fields of `ToolSettings`. The game has no hops and no final answer, so
+      `progressive`, `per_hop` and `format_reward` pay nothing here. One call a response is run.
+
+    ## Example
+    ```python
+    import gymnasium
+
+    env = gymnasium.make("agentr1_envs:agentr1/ALFWorldTools-v0", data="bundled")
+    messages, info = env.reset(seed=0)
+    print(messages[-1]["content"])
+    call = '<tool_call>{"name": "env_step", "arguments": {"command": "look"}}</tool_call>'
+    messages, reward, terminated, truncated, info = env.step(call)
+    assert "Last actions: look" in messages[-1]["content"] and info["valid_action"]
+    ```
+
+    ## References
+    Shridhar, Yuan, Côté, Bisk, Trischler and Hausknecht: ALFWorld: Aligning Text and Embodied Environments for
+    Interactive Learning. ICLR 2021. [arXiv:2010.03768](https://arxiv.org/abs/2010.03768)
 
     ## Version History
     v0: first version.

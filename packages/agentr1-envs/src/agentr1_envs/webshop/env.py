@@ -10,6 +10,7 @@ import numpy as np
 from agentr1_envs.agent_env import AgentEnv, InfoValue, ObservationKind, Turn
 from agentr1_envs.errors import require_choice
 from agentr1_envs.prompts import check_style, choose_system
+from agentr1_envs.signatures import EPISODE, takes
 from agentr1_envs.tasks import Task
 from agentr1_envs.webshop.actions import parse_action, without_thoughts
 from agentr1_envs.webshop.expert import demonstration
@@ -35,6 +36,7 @@ search[red cotton shirt]"""
 _SHORT = "Write one action: search[words] or click[name]."
 
 
+@takes(max_steps=MAX_STEPS, draw="weighted", observation_mode="text", option_match="upstream", system="full", **EPISODE)
 def webshop(
     *,
     split: str = "train",
@@ -56,7 +58,8 @@ def webshop(
     ``</think>`` is left out. Anything else changes nothing, and ``info["valid_action"]`` is false.
 
     ## Observation Space
-    `Text`: the page; `Messages` with ``observation="messages"``.
+    `Text`: the page, with the instruction on it. With ``observation="messages"`` `Messages`: the whole conversation, of
+    which the last `history` steps are kept.
 
     ## Rewards
     At Buy Now, in ``reward/task``: the share of attributes, options and price that fit, times how far the product is
@@ -67,7 +70,23 @@ def webshop(
     The search page with an instruction, drawn by the seed or named by ``options={"task_id": "goal-7"}``.
 
     ## Episode End
-    Terminated by Buy Now; truncated after `max_steps`.
+    Terminated by Buy Now (`end_reason` "buy now"); truncated after `max_steps` ("max_steps").
+
+    ## Info
+    * `success` (bool): whether the purchase paid 1.0.
+    * `task_id` (str): the goal.
+    * `end_reason` (str): why the episode is over; empty while it goes on.
+    * `steps` (int): responses so far.
+    * `reward/task` (float): this step's reward.
+    * `valid_action` (bool): whether the last response did something; true after a reset.
+    * `page` (str): "index", "results", "item", "sub" (a part of a product's description) or "done".
+    * `has_search_bar` (bool): whether the page shows a search bar.
+    * `clickables` (tuple of str): what the page offers to click.
+    * `max_reward` (float): what the goal can pay.
+    * `asin` (str): the product bought; empty before.
+    * `r_type`, `r_att`, `r_option`, `r_price` (float): how far kind, attributes, options and price fit; 0 before.
+    * `w_att`, `w_option`, `w_price` (float): the weights of the last three in the reward.
+    * `title_score` (float), `query_match` (bool), `category_match` (bool): what `r_type` was made of.
 
     ## Arguments
     * `split`: the full set has "test" (goals 0 to 499), "dev" (500 to 1,499) and "train"; the small set "test" (0 to
@@ -84,8 +103,27 @@ def webshop(
     * `observation_mode`: "text" (one line), "text_rich" (a line for each part, with marks), "url", or "html".
     * `option_match`: "upstream" compares a synthetic goal's options as the published code does, which puts 1.0 out of
       reach for some goals; "values" compares the values.
-    * `max_steps`: 15 by default. `system`: "full", "short", "none", or a text.
-    * `observation`, `history`, `render_mode`: as for `AgentEnv`.
+    * `max_steps`: responses after which an unfinished episode is truncated.
+    * `system`: the system text: "full", "short", "none", or a text of your own.
+    * `observation`: "text" (what is new) or "messages" (the whole conversation).
+    * `history`: with "messages", how many past steps stay in the conversation; None keeps all.
+    * `render_mode`: None, or "ansi": `render` returns the transcript.
+
+    ## Example
+    ```python
+    import gymnasium
+
+    env = gymnasium.make("agentr1_envs:agentr1/WebShop-v0", data="bundled", split="test")
+    page, info = env.reset(seed=0)
+    print(page)
+    for action in env.get_wrapper_attr("demonstration")():  # search[...], click[...], ..., click[buy now]
+        page, reward, terminated, truncated, info = env.step(action)
+    assert terminated and reward == info["max_reward"] and info["page"] == "done"
+    ```
+
+    ## References
+    Yao, Chen, Yang and Narasimhan: WebShop: Towards Scalable Real-World Web Interaction with Grounded Language Agents.
+    NeurIPS 2022. [arXiv:2207.01206](https://arxiv.org/abs/2207.01206)
 
     ## Version History
     v0: first version.

@@ -8,7 +8,7 @@ the wrapper keeps. A trainer renders it as it is; where the messages do not exte
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import gymnasium
 from gymnasium.utils import RecordConstructorArgs
@@ -54,7 +54,7 @@ class Context(gymnasium.Wrapper[Any, str, str, str], RecordConstructorArgs):
                 "Make it with observation='text', and wrap it in one context only."
             )
         self.observation_space = Messages()
-        self._opening = ""
+        self._opening, self._system = "", ""
 
     @abstractmethod
     def forget(self) -> None:
@@ -69,33 +69,35 @@ class Context(gymnasium.Wrapper[Any, str, str, str], RecordConstructorArgs):
         """The messages from the opening on, without the system message."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Reset the environment; the past is empty."""
+        """Reset the environment; the past is empty. The system text is read here, since a task may change it."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self._opening = self._text(observation)
+        if not isinstance(observation, str):
+            self._refuse(observation)
+        self._opening = observation
+        try:
+            self._system = str(self.env.get_wrapper_attr("system_prompt"))
+        except AttributeError:  # a stranger's environment has none
+            self._system = ""
         self.forget()
         return self._observe(), info
 
     def step(self, action: str) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step the environment, and show what is kept."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self.keep(Exchange(action, self._text(observation)))
+        if not isinstance(observation, str):
+            self._refuse(observation)
+        self.keep(Exchange(action, observation))
         return self._observe(), reward, terminated, truncated, info
 
-    def _text(self, observation: Any) -> str:
-        if not isinstance(observation, str):
-            raise SettingError(
-                f"{type(self).__name__} needs observations that are text; {self.env} returned a "
-                f"{type(observation).__name__}."
-            )
-        return observation
+    def _refuse(self, observation: Any) -> NoReturn:
+        raise SettingError(
+            f"{type(self).__name__} needs observations that are text; {self.env} returned a "
+            f"{type(observation).__name__}."
+        )
 
     def _observe(self) -> tuple[Message, ...]:
-        try:
-            system = str(self.env.get_wrapper_attr("system_prompt"))
-        except AttributeError:  # a stranger's environment has none
-            system = ""
-        first = [Message(role="system", content=system)] if system else []
-        return (*first, *self.past(self._opening))
+        past = self.past(self._opening)
+        return ({"role": "system", "content": self._system}, *past) if self._system else tuple(past)
 
 
 class AppendContext(Context):
@@ -250,14 +252,14 @@ class MarkovContext(Context):
         """
         super().__init__(env, state=state)
         self._state: StateText = _newest if state is None else state
-        self._steps: list[Exchange] = []
+        self._steps: deque[Exchange] = deque(maxlen=1 if state is None else None)
 
     def forget(self) -> None:
         """Start a new episode."""
-        self._steps = []
+        self._steps.clear()
 
     def keep(self, exchange: Exchange) -> None:
-        """Keep the step for the state."""
+        """Keep the step for the state; without a function the newest is enough."""
         self._steps.append(exchange)
 
     def past(self, opening: str) -> list[Message]:
@@ -276,11 +278,12 @@ def _count(name: str, given: int, least: int) -> int:
 
 
 def _user(text: str) -> Message:
-    return Message(role="user", content=text)
+    return {"role": "user", "content": text}
 
 
 def _told(steps: Sequence[Exchange]) -> list[Message]:
     messages: list[Message] = []
     for step in steps:
-        messages += [Message(role="assistant", content=step.action), _user(step.feedback)]
+        messages.append({"role": "assistant", "content": step.action})
+        messages.append({"role": "user", "content": step.feedback})
     return messages

@@ -1,114 +1,49 @@
-"""The records that credit assignment reads and writes: one float a step, no token, no tensor.
+"""What estimators have in common: group statistics, values that must be there, whitening. The records: ``records.py``.
 
-They are small enough to be gathered from all ranks, so that every rank computes the same advantages over the whole
-batch. What an estimator does is in its own file; the table of them is ``registry.py``.
+Every function here gives steps that several trajectories have in common one value (``branches.py``); while no episode
+branches, that changes nothing.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from agentr1_train import ops
+from agentr1_train.advantages.branches import counted_lengths, first_plays, share
+from agentr1_train.advantages.records import Credit, CreditTrajectory, StepFloats, TokenCredit
 from agentr1_train.errors import ConfigError
-
-StepFloats = tuple[tuple[float, ...], ...]
-"""One float for each step of each trajectory, ragged."""
-
-
-@dataclass(frozen=True, slots=True)
-class CreditTrajectory:
-    """What credit assignment knows of a trajectory of T steps."""
-
-    group: int
-    member: int
-    rewards: tuple[float, ...]
-    """Length T, KL already subtracted where it belongs to the reward."""
-    lengths: tuple[int, ...]
-    """Number of trained tokens of each step; 0 is allowed. Length T."""
-    values: tuple[float, ...] | None = None
-    """The critic at the last prompt token of each step. Length T."""
-    final_value: float = 0.0
-    """The critic at the prompt that would have followed; read only when ``truncated``."""
-    truncated: bool = False
-    state_keys: tuple[str, ...] = ()
-    parts: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    """Named reward streams, each of length T."""
-    token_values: tuple[tuple[float, ...], ...] | None = None
-    """The critic at each trained token, ``lengths[t]`` of them for step t."""
-    greedy_return: float | None = None
-    """Return of a greedy rollout of the same seed."""
-
-    def __post_init__(self) -> None:
-        steps = len(self.rewards)
-        fields = {"lengths": self.lengths, "values": self.values, "token_values": self.token_values}
-        fields |= {f"parts[{name!r}]": part for name, part in self.parts.items()}
-        for name, given in fields.items():
-            if given is not None and len(given) != steps:
-                raise ValueError(f"trajectory ({self.group}, {self.member}): {steps} rewards, {len(given)} {name}.")
-
-    @property
-    def total_reward(self) -> float:
-        """The undiscounted return."""
-        return math.fsum(self.rewards)
-
-
-@dataclass(frozen=True, slots=True)
-class Credit:
-    """What an estimator hands back, shaped like the trajectories it was given."""
-
-    advantages: StepFloats
-    """What the loss uses: whitened where the estimator says so."""
-    returns: StepFloats | None
-    """Targets of the critic; ``None`` without one."""
-    raw: StepFloats
-    """The advantages before whitening."""
-
-
-TokenFloats = tuple[StepFloats, ...]
-"""One float for each trained token of each step of each trajectory, ragged."""
-
-
-@dataclass(frozen=True, slots=True)
-class TokenCredit:
-    """What an estimator hands back that tells the tokens of a step apart."""
-
-    advantages: TokenFloats
-    returns: TokenFloats
-    """Targets of the critic at every trained token."""
-    raw: TokenFloats
-    """The advantages before whitening."""
 
 
 class CreditSettings(Protocol):
-    """The settings an estimator may read; ``presets.AlgorithmSettings`` has them."""
+    """The settings an estimator may read, by the names in ``Estimator.reads``: ``presets.AlgorithmSettings``."""
 
     @property
     def estimator(self) -> str: ...
-    @property
-    def gamma(self) -> float: ...
-    @property
-    def lam(self) -> float: ...
-    @property
-    def bootstrap_truncated(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
     """An entry of the registry."""
 
-    compute: Callable[..., Credit]
+    compute: Callable[..., Credit | TokenCredit]
     """Called with the trajectories and, by keyword, the settings named below."""
     reads: tuple[str, ...] = ()
-    """Settings that act: of ``gamma``, ``lam``, ``bootstrap_truncated``."""
+    """Settings that act."""
     needs_critic: bool = False
+    by_token: bool = False
+    """True when it tells the tokens of a step apart: the critic is then read, and trained, at every trained token."""
     by_group: bool = False
     """True when a trajectory is measured against its group, so that a flat group carries no signal."""
+    needs_greedy: bool = False
+    """True when it needs a greedy rollout of each seed."""
+    reads_parts: bool = False
+    """True when it reads reward streams and not the reward."""
 
 
 def spread(trajectories: Sequence[CreditTrajectory], scores: Sequence[float]) -> Credit:
     """Give every step of a trajectory the trajectory's score, without whitening."""
     rows = tuple((score,) * len(item.rewards) for item, score in zip(trajectories, scores, strict=True))
+    rows = share(trajectories, rows)
     return Credit(advantages=rows, returns=None, raw=rows)
 
 
@@ -163,12 +98,16 @@ def token_values(item: CreditTrajectory, estimator: str) -> StepFloats:
 
 def whitened_by_tokens(trajectories: Sequence[CreditTrajectory], raw: StepFloats) -> Credit:
     """Whiten over trained tokens: a step counts as often as it has tokens. Fewer than two tokens change nothing."""
-    values = [value for row in raw for value in row]
-    counts = [length for item in trajectories for length in item.lengths]
-    centre, scale = ops.weighted_moments(values, counts)
-    return Credit(tuple(tuple((value - centre) / scale for value in row) for row in raw), returns=None, raw=raw)
+    return _whitened(share(trajectories, raw), counted_lengths(trajectories))
 
 
-def whitened(raw: StepFloats, returns: StepFloats | None = None) -> Credit:
+def whitened(trajectories: Sequence[CreditTrajectory], raw: StepFloats, returns: StepFloats | None = None) -> Credit:
     """Whiten over all steps of the batch, empty responses included: they stay in credit."""
-    return Credit(advantages=ops.whiten_ragged(raw), returns=returns, raw=raw)
+    credit = _whitened(share(trajectories, raw), first_plays(trajectories))
+    return credit if returns is None else Credit(credit.advantages, share(trajectories, returns), credit.raw)
+
+
+def _whitened(raw: StepFloats, counts: Sequence[Sequence[int]]) -> Credit:
+    values = [value for row in raw for value in row]
+    centre, scale = ops.weighted_moments(values, [int(count) for row in counts for count in row])
+    return Credit(tuple(tuple((value - centre) / scale for value in row) for row in raw), returns=None, raw=raw)

@@ -7,7 +7,9 @@ step without reward is a step.
 from collections.abc import Sequence
 
 from agentr1_train import ops
-from agentr1_train.advantages.base import CreditTrajectory, TokenCredit, step_values, token_values
+from agentr1_train.advantages.base import step_values, token_values
+from agentr1_train.advantages.branches import share_tokens
+from agentr1_train.advantages.records import CreditTrajectory, TokenCredit
 
 
 def bilevel_gae(
@@ -37,4 +39,5 @@ def bilevel_gae(
             targets.append(tuple(a + v for a, v in zip(inner, tokens, strict=True)))
         raw.append(tuple(rows))
         returns.append(tuple(targets))
-    return TokenCredit(advantages=tuple(raw), returns=tuple(returns), raw=tuple(raw))
+    advantages = share_tokens(trajectories, tuple(raw))
+    return TokenCredit(advantages, share_tokens(trajectories, tuple(returns)), raw=advantages)

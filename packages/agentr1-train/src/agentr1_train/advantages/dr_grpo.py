@@ -5,7 +5,8 @@ Its other half, the constant denominator instead of each response's length, is t
 
 from collections.abc import Sequence
 
-from agentr1_train.advantages.base import Credit, CreditTrajectory, centred_returns, spread
+from agentr1_train.advantages.base import centred_returns, spread
+from agentr1_train.advantages.records import Credit, CreditTrajectory
 
 
 def dr_grpo(trajectories: Sequence[CreditTrajectory]) -> Credit:

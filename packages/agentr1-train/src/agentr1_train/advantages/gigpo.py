@@ -8,7 +8,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from agentr1_train import ops
-from agentr1_train.advantages.base import Credit, CreditTrajectory, returns_by_group
+from agentr1_train.advantages.base import returns_by_group
+from agentr1_train.advantages.branches import first_plays, share
+from agentr1_train.advantages.records import Credit, CreditTrajectory
 
 
 def gigpo(
@@ -23,11 +25,12 @@ def gigpo(
         index: _moments(found, divide_by_std) if len(found) > 1 else (0.0, 1.0)
         for index, found in returns_by_group(trajectories).items()
     }
-    to_go = [ops.discounted_sums(item.rewards, gamma) for item in trajectories]
+    to_go = share(trajectories, tuple(tuple(ops.discounted_sums(item.rewards, gamma)) for item in trajectories))
     alike: dict[tuple[int, str], list[float]] = defaultdict(list)
-    for item, sums in zip(trajectories, to_go, strict=True):
-        for key, value in zip(item.state_keys, sums, strict=True):
-            alike[item.group, key].append(value)
+    for item, sums, counts in zip(trajectories, to_go, first_plays(trajectories), strict=True):
+        for key, value, counted in zip(item.state_keys, sums, counts, strict=True):
+            if counted:
+                alike[item.group, key].append(value)
     state = {key: _moments(found, divide_by_std) for key, found in alike.items()}
     rows = []
     for item, sums in zip(trajectories, to_go, strict=True):
@@ -38,7 +41,8 @@ def gigpo(
             state_mean, state_scale = state[item.group, key]
             row.append(score + step_weight * (value - state_mean) / state_scale)
         rows.append(tuple(row))
-    return Credit(advantages=tuple(rows), returns=None, raw=tuple(rows))
+    advantages = share(trajectories, tuple(rows))
+    return Credit(advantages, returns=None, raw=advantages)
 
 
 def _moments(values: Sequence[float], divide_by_std: bool) -> tuple[float, float]:

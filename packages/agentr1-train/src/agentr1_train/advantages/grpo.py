@@ -6,7 +6,8 @@ The same number goes to each step of a trajectory. A group of one has nothing to
 from collections.abc import Sequence
 
 from agentr1_train import ops
-from agentr1_train.advantages.base import Credit, CreditTrajectory, returns_by_group, spread
+from agentr1_train.advantages.base import returns_by_group, spread
+from agentr1_train.advantages.records import Credit, CreditTrajectory
 
 
 def grpo(trajectories: Sequence[CreditTrajectory]) -> Credit:

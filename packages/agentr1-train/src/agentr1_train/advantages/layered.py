@@ -1,6 +1,7 @@
 """Credit from several reward streams (this project's own): each estimated and whitened apart, then weighed and added.
 
-Whitening first puts the streams on one scale, so that the weights say what they seem to say.
+Whitening first puts the streams on one scale, so that the weights say what they seem to say. Streams are the
+environment's ``info["reward/<name>"]``, and ``sem``, which the trainer computes: see ``coherence``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,11 +9,15 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from agentr1_train import ops
-from agentr1_train.advantages.base import Credit, CreditTrajectory
+from agentr1_train.advantages.base import whitened
+from agentr1_train.advantages.records import Credit, CreditTrajectory
 from agentr1_train.advantages.reinforce import reinforce
 from agentr1_train.errors import ConfigError
 
-PART_WEIGHTS: Mapping[str, float] = MappingProxyType({"env": 0.4, "sem": 0.2, "task": 0.4})
+COHERENCE = "sem"
+"""The stream that is computed here and not by the environment."""
+
+PART_WEIGHTS: Mapping[str, float] = MappingProxyType({"env": 0.4, COHERENCE: 0.2, "task": 0.4})
 """Tool results, coherence of the response, final match."""
 
 
@@ -34,17 +39,23 @@ def layered(
     total = [[0.0] * len(item.rewards) for item in trajectories]
     for part, weight in weights.items():
         streams = [replace(item, rewards=_part(item, part)) for item in trajectories]
-        for row, advantages in zip(total, ops.whiten_ragged(estimator(streams).raw), strict=True):
+        for row, advantages in zip(total, whitened(streams, estimator(streams).raw).advantages, strict=True):
             for index, advantage in enumerate(advantages):
                 row[index] += weight * advantage
     rows = tuple(map(tuple, total))
     return Credit(advantages=rows, returns=None, raw=rows)
 
 
+def coherence(ref_logp: Sequence[float]) -> float:
+    """Return the mean log-probability of a response under the frozen reference, nats a token; 0 of no token."""
+    return ops.mean(ref_logp)
+
+
 def _part(item: CreditTrajectory, name: str) -> tuple[float, ...]:
     if name not in item.parts:
         raise ConfigError(
             f"estimator 'layered' needs the reward part {name!r}; trajectory ({item.group}, {item.member}) has "
-            f"{', '.join(sorted(item.parts)) or 'none'}. The environment gives it as info['reward/{name}']."
+            f"{', '.join(sorted(item.parts)) or 'none'}. The environment gives it as info['reward/{name}'] at every "
+            "step; algorithm.layer_weights says which streams there are."
         )
     return item.parts[name]

@@ -7,7 +7,8 @@ a trajectory, so a reward at the end reaches the first step.
 from collections.abc import Sequence
 
 from agentr1_train import ops
-from agentr1_train.advantages.base import Credit, CreditTrajectory, centred_returns, spread, whitened_by_tokens
+from agentr1_train.advantages.base import centred_returns, spread, whitened_by_tokens
+from agentr1_train.advantages.records import Credit, CreditTrajectory
 
 
 def reinforce_pp(trajectories: Sequence[CreditTrajectory], *, gamma: float) -> Credit:

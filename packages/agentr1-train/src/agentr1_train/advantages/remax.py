@@ -1,8 +1,12 @@
-"""ReMax (arXiv 2310.10505): the return of a greedy rollout of the same seed is the baseline."""
+"""ReMax (arXiv 2310.10505): the return of a greedy rollout of the same seed is the baseline.
+
+The greedy rollout is played beside the sampled ones and is not trained on (``collection.py``).
+"""
 
 from collections.abc import Sequence
 
-from agentr1_train.advantages.base import Credit, CreditTrajectory, spread
+from agentr1_train.advantages.base import spread
+from agentr1_train.advantages.records import Credit, CreditTrajectory
 from agentr1_train.errors import ConfigError
 
 

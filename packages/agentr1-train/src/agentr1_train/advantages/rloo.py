@@ -7,7 +7,8 @@ The baseline of a trajectory is the mean return of the others of its group: ``G 
 from collections.abc import Sequence
 
 from agentr1_train import ops
-from agentr1_train.advantages.base import Credit, CreditTrajectory, returns_by_group, spread
+from agentr1_train.advantages.base import returns_by_group, spread
+from agentr1_train.advantages.records import Credit, CreditTrajectory
 
 
 def rloo(trajectories: Sequence[CreditTrajectory]) -> Credit:

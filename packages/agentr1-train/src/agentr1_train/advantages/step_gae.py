@@ -8,7 +8,8 @@ Ours: a truncated trajectory bootstraps on the critic's value of the prompt that
 from collections.abc import Sequence
 
 from agentr1_train import ops
-from agentr1_train.advantages.base import Credit, CreditTrajectory, step_values, whitened
+from agentr1_train.advantages.base import step_values, whitened
+from agentr1_train.advantages.records import Credit, CreditTrajectory
 
 
 def step_gae(
@@ -22,4 +23,4 @@ def step_gae(
         advantages = ops.gae(item.rewards, values, final_value, gamma, lam)
         raw.append(tuple(advantages))
         returns.append(tuple(advantage + value for advantage, value in zip(advantages, values, strict=True)))
-    return whitened(tuple(raw), tuple(returns))
+    return whitened(trajectories, tuple(raw), tuple(returns))

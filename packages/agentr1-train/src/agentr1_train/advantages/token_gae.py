@@ -8,7 +8,9 @@ truncated trajectory bootstraps on the value of the prompt that would have follo
 from collections.abc import Sequence
 
 from agentr1_train import ops
-from agentr1_train.advantages.base import CreditTrajectory, TokenCredit, token_values
+from agentr1_train.advantages.base import token_values
+from agentr1_train.advantages.branches import first_plays, share_tokens
+from agentr1_train.advantages.records import CreditTrajectory, TokenCredit, TokenFloats
 
 
 def token_gae(
@@ -24,9 +26,20 @@ def token_gae(
         raw.append(ops.unflatten(advantages, steps))
         targets = (advantage + value for advantage, value in zip(advantages, values, strict=True))
         returns.append(ops.unflatten(targets, steps))
-    flat = iter(ops.whiten([value for item in raw for step in item for value in step]))
-    advantages = tuple(ops.unflatten(flat, item) for item in raw)
-    return TokenCredit(advantages=advantages, returns=tuple(returns), raw=tuple(raw))
+    shared = share_tokens(trajectories, tuple(raw))
+    return TokenCredit(_whitened(trajectories, shared), share_tokens(trajectories, tuple(returns)), shared)
+
+
+def _whitened(trajectories: Sequence[CreditTrajectory], raw: TokenFloats) -> TokenFloats:
+    values = [value for item in raw for step in item for value in step]
+    counts = [
+        int(first)
+        for row, item in zip(first_plays(trajectories), raw, strict=True)
+        for first, step in zip(row, item, strict=True)
+        for _ in step
+    ]
+    centre, scale = ops.weighted_moments(values, counts)
+    return tuple(tuple(tuple((value - centre) / scale for value in step) for step in item) for item in raw)
 
 
 def _token_rewards(item: CreditTrajectory) -> list[float]:

@@ -74,6 +74,12 @@ class BatchingSampler:
         if (slot := _current_slot.get()) is not None:
             slot.slow = False
 
+    def rest(self) -> None:
+        """Say that the current slot only waits for others now: batches do not wait for it until it is renewed."""
+        if (slot := _current_slot.get()) is not None:
+            slot.slow = True
+            self._changed.set()
+
     async def sample(self, prompt: Prompt, params: SamplingParams) -> Completion:
         """Return the completion of one prompt, sampled with whatever else waits."""
         if self._task is None:
