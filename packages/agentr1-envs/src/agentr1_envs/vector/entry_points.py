@@ -18,6 +18,7 @@ from agentr1_envs.vector.thread_vector import TIMEOUT_S, ThreadVectorEnv
 
 def thread_vector(
     env_id: str,
+    /,
     num_envs: int = 1,
     *,
     autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
