@@ -36,8 +36,8 @@ def evaluations(folder: Path) -> list[dict[str, Any]]:
 def test_it_learns(folder: Path) -> None:
     first, *_, last = evaluations(folder)
     assert first["step"] == 0
-    assert 0.1 <= first["eval/success"] <= 0.7
-    assert last["eval/success"] - first["eval/success"] >= 0.08  # growth; docs/results.md tells how much it was where
+    assert 0.2 <= first["eval/success"] <= 0.6
+    assert last["eval/success"] - first["eval/success"] >= 0.25
     assert (folder / "curve.png").stat().st_size > 10_000
     assert (folder / "model" / "model.safetensors").is_file()
 

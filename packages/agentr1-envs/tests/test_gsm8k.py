@@ -14,6 +14,35 @@ def test_the_bundled_problems_need_several_calls(make: Any) -> None:
     assert len(env.demonstration()) == len(env.task.plan) + 1
 
 
+def test_a_hasty_expert_forgets_calls_and_answers_with_what_it_has(make: Any) -> None:
+    """Always at the same place of a problem; about as often as it is told; and its answer is a result it has seen."""
+    env = make("agentr1/GSM8K-v0", data="bundled", operations=[3], hasty=0.3)
+    patient = make("agentr1/GSM8K-v0", data="bundled", operations=[3])
+    whole, right = 0, 0
+    for task_id in env.task_ids[:300]:
+        shown, (observation, info), seen = [], env.reset(options={"task_id": task_id}), ""
+        patient.reset(options={"task_id": task_id})
+        actions = env.demonstration()
+        assert actions == env.demonstration()
+        assert actions[:-1] == patient.demonstration()[: len(actions) - 1]
+        for action in actions:
+            seen = observation
+            observation, _, terminated, _, info = env.step(action)
+            shown.append(action)
+        assert terminated
+        assert info["prediction"] in seen
+        whole += len(shown) == 4
+        right += info["success"]
+    assert 0.7**2 - 0.1 < whole / 300 < 0.7**2 + 0.1
+    assert whole <= right < whole + 30  # a wrong number of operations is seldom right by chance
+
+
+@pytest.mark.parametrize("arguments", [{"hasty": 1.5}, {"hasty": 0.5, "mode": "single"}])
+def test_haste_that_means_nothing_is_refused(make: Any, arguments: dict[str, Any]) -> None:
+    with pytest.raises(SettingError, match="hasty"):
+        make("agentr1/GSM8K-v0", **arguments)
+
+
 def test_a_solved_problem_pays_once(make: Any, expert: Any) -> None:
     """However many steps it took: the answer pays, and the calls before it do not."""
     env = make("agentr1/GSM8K-v0", split="test", data="bundled")

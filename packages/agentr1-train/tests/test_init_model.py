@@ -33,13 +33,13 @@ def test_the_folder_loads_and_renders_a_conversation(tmp_path: Path) -> None:
     assert model(torch.tensor([prompt])).logits.isfinite().all()
 
 
-def test_the_tokenizer_writes_any_text_and_never_joins_digits_to_letters() -> None:
+def test_the_tokenizer_writes_any_text_and_gives_every_digit_a_token() -> None:
     tokenizer = train_tokenizer(["x12 apples x12 apples"] * 50, 300)
     text = "x12 apples, 3.5 €, 日本\n\ttab"
     ids = tokenizer.encode(text, add_special_tokens=False)
     assert tokenizer.decode(ids) == text
     for piece in tokenizer.convert_ids_to_tokens(ids):
-        assert not (any(c.isdigit() for c in piece) and any(c.isalpha() and c.isascii() for c in piece))
+        assert not any(c.isdigit() for c in piece) or len(piece) == 1
 
 
 def test_equal_seeds_give_equal_weights(tmp_path: Path) -> None:

@@ -49,6 +49,17 @@ def test_demonstrations_without_success_are_counted_and_not_imitated(symbol_reci
         assert event["supervised/tokens"] == (8 - event["supervised/failed"]) * 2 * 2
 
 
+def test_failures_are_imitated_when_asked_for(symbol_recipe: Make, tmp_path: Path) -> None:
+    """Where the demonstration is wrong it ends at its first step, a symbol and the end token."""
+    choosy = warm(symbol_recipe, "half", batches=4)
+    supervised_only(recipe_from_dict(choosy))
+    greedy = warm(symbol_recipe, "half", batches=4, failures=True) | {"run_dir": str(tmp_path / "all")}
+    supervised_only(recipe_from_dict(greedy))
+    for left_out, event in zip(losses(Path(choosy["run_dir"])), losses(tmp_path / "all"), strict=True):
+        assert event["supervised/failed"] == 0
+        assert event["supervised/tokens"] == left_out["supervised/tokens"] + 2 * left_out["supervised/failed"]
+
+
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [

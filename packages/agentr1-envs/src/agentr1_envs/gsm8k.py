@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from random import Random
 from typing import Any, ClassVar
 
 from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
@@ -40,6 +41,7 @@ def gsm8k(
     on_bad_row: OnBadRow = "refuse",
     operations: int | Sequence[int] | None = None,
     max_number: int | None = None,
+    hasty: float = 0.0,
     **settings: Any,
 ) -> AgentEnv:
     """Grade-school word problems, with a calculator or in one response.
@@ -96,6 +98,8 @@ def gsm8k(
     * `operations`: only problems with so many operations (a number or several); bundled problems have 1 to 4, by
       default 2 and 3.
     * `max_number`: the largest number in a bundled problem's text, by default 20.
+    * `hasty`: in "calculator", the probability after each call that the demonstration forgets the calls still to come
+      and answers with the result it has. Such an expert makes mistakes that imitation copies.
     * `observation`: "text" (what is new) or "messages" (the whole conversation).
     * `history`: with "messages", how many past steps stay in the conversation; None keeps all.
     * `render_mode`: None, or "ansi": `render` returns the transcript.
@@ -127,7 +131,9 @@ def gsm8k(
     require_choice("mode", mode, MODES)
     tasks = _Source(split, data, on_bad_row, operations, max_number)
     if mode == "calculator":
-        return GSM8KEnv(tasks, **settings)
+        return GSM8KEnv(tasks, hasty=hasty, **settings)
+    if hasty:
+        raise SettingError("mode='single' has no calls to forget: hasty is for mode='calculator'.")
     refuse_unknown("mode='single'", settings, ("system", "observation", "render_mode"))
     return GSM8KSingleEnv(tasks, **settings)
 
@@ -221,9 +227,21 @@ class GSM8KEnv(ToolEnv):
     extra_info: ClassVar[Mapping[str, InfoValue]] = {**CALL_INFO, **NUMBER_SCORES}
     role = "You solve a word problem step by step, with the calculator for the arithmetic. The answer is one number."
 
-    def __init__(self, tasks: "_Source", **settings: Any) -> None:
+    def __init__(self, tasks: "_Source", *, hasty: float = 0.0, **settings: Any) -> None:
+        if not 0.0 <= hasty <= 1.0:
+            raise SettingError(f"hasty={hasty!r} must be a probability, 0 to 1.")
         settings = {"tool_timeout": TOOL_TIMEOUT, **settings}
         super().__init__(("calculator",), tasks, **settings)
+        self._hasty = hasty
+
+    def demonstration(self) -> list[str]:
+        """One call a response, then the answer; cut short where the expert is hasty, at the same call every time."""
+        calls, hurry = self.expert_calls(self.task), Random(self.task.task_id)
+        done = next((made for made in range(1, len(calls)) if hurry.random() < self._hasty), len(calls))
+        if done >= len(calls):
+            return super().demonstration()
+        (result,) = self.bench.call_many([calls[done - 1]], [None])
+        return [*map(self.written, calls[:done]), f"<answer>{result.text}</answer>"]
 
     def score(self, task: Task, response: str, prediction: str | None) -> Score:
         """GSM8K's scores; the lenient one is the reward."""

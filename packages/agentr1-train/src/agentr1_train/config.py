@@ -163,6 +163,8 @@ class SupervisedConfig:
     """From the first batch down to 0 at the end of the last."""
     demonstrations: str = ""
     """A parquet of demonstrations; empty: the environment's own ``demonstration()``."""
+    failures: bool = False
+    """Imitate demonstrations that end without success as well."""
 
 
 @dataclass(frozen=True)

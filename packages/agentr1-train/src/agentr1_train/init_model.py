@@ -2,7 +2,7 @@
 
 For machines without a hub or a GPU: a model of one to ten million parameters that trains in seconds. It is an ordinary
 Hugging Face folder (Llama architecture, byte-level BPE, ChatML template), and everything else treats it as any other.
-Numbers stand apart from the text around them: a common one is a single token, which a small model learns to copy early.
+Every digit is a token of its own, whatever stands beside it: so a small model learns early to copy numbers.
 """
 
 import asyncio
@@ -24,6 +24,9 @@ from agentr1_train.rollout import group_seed
 
 TOKENIZER_STREAM = 3
 """Second entry of a seed's key: which tasks the tokenizer reads."""
+
+ROPE_THETA = 500.0
+"""Base of the rotary embedding. The usual 10,000 spends half of a narrow head on wavelengths beyond these contexts."""
 
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 
@@ -52,7 +55,7 @@ class ModelShape:
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE whose tokens never join digits to other text, with the ChatML tokens.
+    """Train a byte-level BPE in which every digit is a token, with the ChatML tokens.
 
     Raises:
         ConfigError: ``vocabulary`` leaves no room for the 256 bytes and the special tokens.
@@ -61,7 +64,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
         raise ConfigError(f"vocabulary = {vocabulary}: at least 260 are needed (256 bytes and the special tokens).")
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=False), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -105,6 +108,7 @@ def init_model(texts: Iterable[str], out: Path, shape: ModelShape) -> int:
         num_key_value_heads=shape.heads,
         max_position_embeddings=shape.positions,
         tie_word_embeddings=True,
+        rope_parameters={"rope_type": "default", "rope_theta": ROPE_THETA},
         initializer_range=shape.hidden
         ** -0.5,  # transformers' 0.02 suits wide models; narrow ones learn to copy late with it
         bos_token_id=None,

@@ -135,7 +135,7 @@ def _batches(recipe: Recipe, tokenizer: Any) -> Iterator[list[Trajectory]]:
 def _recorded(recipe: Recipe, rank: int, world: int) -> Iterator[list[Trajectory]]:
     """Yield batches of the successful trajectories in a rollout file, in its order, over again when they run out."""
     path = Path(recipe.supervised.demonstrations)
-    found = [item for item in read_rollouts(path) if item.success]
+    found = [item for item in read_rollouts(path) if item.success or recipe.supervised.failures]
     if not found:
         raise ConfigError(f"{path} holds no successful trajectory to imitate.")
     stream = itertools.cycle(found)
@@ -160,9 +160,12 @@ class _NoSampler:
 
 def _step(engine: DeepSpeedEngine, trajectories: Sequence[Trajectory], recipe: Recipe, lr: float) -> dict[str, float]:
     """Take one step on the mean negative log-likelihood of the demonstrated tokens of all ranks."""
-    shown = [item for item in trajectories if item.success]
+    everything = recipe.supervised.failures
+    shown = [item for item in trajectories if item.success or (everything and not item.error)]
     failed = [
-        item.error or f"it ended as {item.end_reason}, without success" for item in trajectories if not item.success
+        item.error or f"it ended as {item.end_reason}, without success"
+        for item in trajectories
+        if not item.success and (item.error or not everything)
     ]
     counts = distributed.all_gather_object(
         (sum(len(step.response_ids) for item in shown for step in item.steps), failed)
