@@ -9,7 +9,7 @@ import math
 import os
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agentr1_train.config import EnvConfig, EvaluationConfig, RolloutConfig
+from agentr1_train.distributed import Gather
 from agentr1_train.env_pool import EnvPool
 from agentr1_train.errors import ConfigError
 from agentr1_train.flow import AgentEnvLoop, AgentFlow
@@ -26,9 +27,6 @@ from agentr1_train.renderer import Renderer
 from agentr1_train.rollout import EVALUATION_STREAM, GroupSpec, Progress, collect, group_seed
 from agentr1_train.sampler.base import Sampler
 from agentr1_train.trajectory import Trajectory
-
-Gather = Callable[[Any], list[Any]]
-"""Hands each rank the values of all ranks, in rank order (``distributed.all_gather_object``)."""
 
 _Z95 = 1.959963984540054  # normal quantile of a two-sided 95 % interval
 _RESAMPLES = 2000

@@ -5,6 +5,7 @@ no state between calls and computes no credit.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import signal
@@ -28,6 +29,35 @@ _T = TypeVar("_T")
 
 Progress = Callable[[int, int], None]
 """``progress(episodes done, episodes in all)``, called in the event loop's thread."""
+
+
+class Stop:
+    """Ends a ``collect`` that runs in another thread, and every later one, as Ctrl-C does in the main thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked = False
+        self._cancel: Callable[[], object] | None = None
+
+    def ask(self) -> None:
+        """Let the ``collect`` raise ``asyncio.CancelledError`` once its episodes have let go. Does not wait."""
+        with self._lock:
+            self._asked = True
+            if self._cancel is not None:
+                self._cancel()
+
+    @contextlib.contextmanager
+    def calls(self, cancel: Callable[[], object]) -> Iterator[None]:
+        """Call ``cancel`` when asked to within the block, at once where that has been."""
+        with self._lock:
+            self._cancel = cancel
+            if self._asked:
+                cancel()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._cancel = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +98,7 @@ def collect(
     key: tuple[int, ...],
     concurrency: int,
     progress: Progress | None = None,
+    stop: Stop | None = None,
 ) -> list[TrajectoryGroup]:
     """Play all episodes and return their groups, in the order of ``groups``, members in order.
 
@@ -80,17 +111,18 @@ def collect(
         key: seeds the noise, such as ``(run seed, stream, update)``; group, member and step are appended.
         concurrency: episodes in flight.
         progress: told after every episode.
+        stop: ends it from another thread.
 
     Raises:
+        CancelledError: ``stop`` was asked.
         EnvironmentLoadError: a further environment could not be made.
         KeyboardInterrupt: on Ctrl-C, at once; running environments are abandoned.
         RuntimeError: called inside a running event loop; await ``collect_async`` there.
     """
-    return _run(
-        collect_async(
-            pool, sampler, flow, groups, group_size=group_size, key=key, concurrency=concurrency, progress=progress
-        )
+    main = collect_async(
+        pool, sampler, flow, groups, group_size=group_size, key=key, concurrency=concurrency, progress=progress
     )
+    return asyncio.run(_stoppable(main, stop)) if stop is not None else _run(main)
 
 
 async def collect_async(
@@ -135,6 +167,12 @@ def failures(trajectories: Iterable[Trajectory]) -> tuple[float, str]:
     if not failed:
         return 0.0, ""
     return failed.total() / len(reasons), failed.most_common(1)[0][0]
+
+
+async def _stoppable(main: Coroutine[Any, Any, _T], stop: Stop) -> _T:
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(main)
+    with stop.calls(lambda: loop.call_soon_threadsafe(task.cancel)):
+        return await task
 
 
 def _run(main: Coroutine[Any, Any, _T]) -> _T:
