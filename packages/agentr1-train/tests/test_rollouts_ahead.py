@@ -186,12 +186,17 @@ def test_the_thread_goes_as_far_as_its_level_and_no_further(level: int, tiny_tok
 def test_closing_does_not_wait_for_an_environment_that_hangs(symbol_recipe: Make) -> None:
     env = {"id": "stranger/Echo-v0", "kwargs": {"fail": "hang_step"}}
     recipe = recipe_from_dict(at_level(1, symbol_recipe, "hung", env=env, rollout={"max_prompt_tokens": 60}))
-    with pytest.raises(KeyboardInterrupt), open_run(recipe) as run:
-        main = threading.get_ident()
-        threading.Timer(1.0, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
-        started = time.perf_counter()
-        run.roll_out(0)
-    assert time.perf_counter() - started < 5
+    main, started = threading.get_ident(), []
+
+    def interrupted() -> None:
+        with open_run(recipe) as run:
+            threading.Timer(1.0, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+            started.append(time.perf_counter())
+            run.roll_out(0)
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert time.perf_counter() - started[0] < 10  # the environment hangs for 30 s
     assert not is_running()
 
 
