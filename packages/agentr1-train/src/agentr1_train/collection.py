@@ -114,6 +114,7 @@ def _play(collector: Collector, recipe: Recipe, update: int, first: int, count: 
         group_size=recipe.rollout.group_size,
         key=(recipe.seed, TRAIN_STREAM, update),
         concurrency=recipe.rollout.concurrency,
+        patience_s=recipe.rollout.patience_s,
         stop=collector.stop,
     )
 
@@ -128,6 +129,7 @@ def _play_greedily(collector: Collector, recipe: Recipe, update: int, count: int
         group_size=1,
         key=(recipe.seed, TRAIN_STREAM, update),
         concurrency=recipe.rollout.concurrency,
+        patience_s=recipe.rollout.patience_s,
         stop=collector.stop,
     )
     return {group.index: item for group in found for item in group.trajectories if item.error is None}

@@ -56,6 +56,7 @@ def _playing(recipe: Recipe) -> _Ranges:
     yield from _at_least(1, counts)
     limits = {
         "rollout.max_steps": rollout.max_steps,
+        "rollout.patience_s": rollout.patience_s,
         "rollout.max_trajectory_tokens": rollout.max_trajectory_tokens,
         "evaluation.episodes": evaluation.episodes,
         "evaluation.temperature": evaluation.temperature,

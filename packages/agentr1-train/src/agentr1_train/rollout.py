@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from agentr1_train.env_pool import EnvPool
 from agentr1_train.flow import AgentFlow, Episode
 from agentr1_train.sampler.base import Sampler
-from agentr1_train.sampler.batching import BatchingSampler
+from agentr1_train.sampler.batching import PATIENCE_S, BatchingSampler
 from agentr1_train.trajectory import Trajectory, TrajectoryGroup
 
 TRAIN_STREAM, EVALUATION_STREAM = 0, 1
@@ -97,6 +97,7 @@ def collect(
     group_size: int,
     key: tuple[int, ...],
     concurrency: int,
+    patience_s: float = PATIENCE_S,
     progress: Progress | None = None,
     stop: Stop | None = None,
 ) -> list[TrajectoryGroup]:
@@ -110,6 +111,7 @@ def collect(
         group_size: G.
         key: seeds the noise, such as ``(run seed, stream, update)``; group, member and step are appended.
         concurrency: episodes in flight.
+        patience_s: how long, in all, the others wait for a place whose environment is slow.
         progress: told after every episode.
         stop: ends it from another thread.
 
@@ -120,7 +122,15 @@ def collect(
         RuntimeError: called inside a running event loop; await ``collect_async`` there.
     """
     main = collect_async(
-        pool, sampler, flow, groups, group_size=group_size, key=key, concurrency=concurrency, progress=progress
+        pool,
+        sampler,
+        flow,
+        groups,
+        group_size=group_size,
+        key=key,
+        concurrency=concurrency,
+        patience_s=patience_s,
+        progress=progress,
     )
     return asyncio.run(_stoppable(main, stop)) if stop is not None else _run(main)
 
@@ -134,10 +144,11 @@ async def collect_async(
     group_size: int,
     key: tuple[int, ...],
     concurrency: int,
+    patience_s: float = PATIENCE_S,
     progress: Progress | None = None,
 ) -> list[TrajectoryGroup]:
     """``collect`` for callers that have an event loop."""
-    batching = BatchingSampler(sampler)
+    batching = BatchingSampler(sampler, patience_s=patience_s)
     total = len(groups) * group_size
     played: dict[tuple[int, int], list[Trajectory]] = {}
     todo = iter([(group, member) for group in groups for member in range(group_size)])

@@ -312,6 +312,7 @@ def evaluate_policy(recipe: Recipe, pool: EnvPool, tokenizer: Any, sampler: Samp
         name=name,
         seed=recipe.seed,
         concurrency=recipe.rollout.concurrency,
+        patience_s=recipe.rollout.patience_s,
         rank=distributed.rank(),
         world=distributed.world_size(),
         gather=distributed.all_gather_object,

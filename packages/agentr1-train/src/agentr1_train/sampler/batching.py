@@ -2,7 +2,8 @@
 
 The sampler runs in its own thread, so environments keep answering meanwhile. A batch starts once every episode in
 flight waits for it: while environments answer in time, what is sampled together does not depend on timing, and a run
-repeats bit for bit. An episode that has kept the others waiting for ``patience_s`` is not waited for again.
+repeats bit for bit. A place whose episodes have kept the others waiting for ``patience_s`` in all is not waited for
+again: slow environments cost that much once, not at every step.
 """
 
 import asyncio
@@ -14,13 +15,20 @@ from dataclasses import dataclass, field
 from agentr1_train.sampler.base import Completion, Prompt, Sampler, SamplingParams
 from agentr1_train.worker_thread import WorkerThread
 
+PATIENCE_S = 0.25
+
+_TICK_S = 0.01
+"""Patience is spent in such pieces, one at a time: while this process does not run, environments are not to blame."""
+
 
 @dataclass(eq=False, slots=True)
 class _Slot:
-    """One episode in flight."""
+    """One place in which episodes are played."""
 
+    patience: int
+    """Ticks for which the others will yet wait for it."""
     waiting: int = 0
-    slow: bool = False
+    resting: bool = False
 
 
 @dataclass(slots=True)
@@ -37,15 +45,15 @@ _current_slot: contextvars.ContextVar[_Slot | None] = contextvars.ContextVar("ag
 class BatchingSampler:
     """Lives inside one event loop. Requests may come from any task; those of one batch share their parameters."""
 
-    def __init__(self, sampler: Sampler, *, patience_s: float = 2.0) -> None:
+    def __init__(self, sampler: Sampler, *, patience_s: float = PATIENCE_S) -> None:
         """Wrap a sampler.
 
         Args:
             sampler: does the work, in a thread of its own.
-            patience_s: how long waiting episodes are held back for one whose environment is slow.
+            patience_s: how long, in all, waiting episodes are held back for a place whose environment is slow.
         """
         self._sampler = sampler
-        self._patience_s = patience_s
+        self._patience = round(patience_s / _TICK_S)
         self._worker = WorkerThread("agentr1-sampler")
         self._slots: set[_Slot] = set()
         self._requests: list[_Request] = []
@@ -59,7 +67,8 @@ class BatchingSampler:
     @contextlib.asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """Mark the current task, and the tasks it starts, as one place in flight that batches may wait for."""
-        slot = _Slot()
+        parent = _current_slot.get()  # a branch: its environment is as slow as the one it left
+        slot = _Slot(self._patience if parent is None else parent.patience)
         self._slots.add(slot)
         token = _current_slot.set(slot)
         try:
@@ -70,14 +79,14 @@ class BatchingSampler:
             self._changed.set()
 
     def renew(self) -> None:
-        """Say that the current slot begins another episode: it is waited for again."""
+        """Say that the current slot begins another episode: it rests no more."""
         if (slot := _current_slot.get()) is not None:
-            slot.slow = False
+            slot.resting = False
 
     def rest(self) -> None:
         """Say that the current slot only waits for others now: batches do not wait for it until it is renewed."""
         if (slot := _current_slot.get()) is not None:
-            slot.slow = True
+            slot.resting = True
             self._changed.set()
 
     async def sample(self, prompt: Prompt, params: SamplingParams) -> Completion:
@@ -117,22 +126,23 @@ class BatchingSampler:
     async def _gather(self) -> None:
         """Return once there is a request and everybody worth waiting for is in."""
         loop = asyncio.get_running_loop()
-        deadline = None
+        tick = None
         while True:
             self._changed.clear()
-            absent = [slot for slot in self._slots if not slot.waiting and not slot.slow]
+            absent = [slot for slot in self._slots if not slot.waiting and not slot.resting and slot.patience > 0]
             if self._requests:
                 if not absent:
                     return
-                deadline = deadline or loop.time() + self._patience_s
-                if loop.time() >= deadline:
+                tick = tick or loop.time() + _TICK_S
+                if loop.time() >= tick:
                     for slot in absent:
-                        slot.slow = True
-                    return
+                        slot.patience -= 1
+                    tick = None
+                    continue
             else:
-                deadline = None
+                tick = None
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), None if deadline is None else deadline - loop.time())
+                await asyncio.wait_for(self._changed.wait(), None if tick is None else tick - loop.time())
 
     async def _run(self, batch: list[_Request], params: SamplingParams) -> None:
         try:
