@@ -77,7 +77,7 @@ class RolloutConfig:
     concurrency: int = 64
     """Episodes in flight on one rank."""
     patience_s: float = 0.25
-    """Seconds in all that batches wait for a place whose environment is slow. Below it, a run repeats bit for bit."""
+    """Seconds a batch waits for slow environments, until one is late. Where none is, a run repeats bit for bit."""
     async_level: int = 0
     """0: play, then update. n: play while updates run, with weights at most n versions behind those of the update."""
     branch_width: int = 1

@@ -111,7 +111,7 @@ def collect(
         group_size: G.
         key: seeds the noise, such as ``(run seed, stream, update)``; group, member and step are appended.
         concurrency: episodes in flight.
-        patience_s: how long, in all, the others wait for a place whose environment is slow.
+        patience_s: how long a batch waits for those whose environment is slow, until one is late.
         progress: told after every episode.
         stop: ends it from another thread.
 

@@ -2,13 +2,14 @@
 
 The sampler runs in its own thread, so environments keep answering meanwhile. A batch starts once every episode in
 flight waits for it: while environments answer in time, what is sampled together does not depend on timing, and a run
-repeats bit for bit. A place whose episodes have kept the others waiting for ``patience_s`` in all is not waited for
-again: slow environments cost that much once, not at every step.
+repeats bit for bit. Where they do not, a batch starts after ``patience_s``, and later ones after a hundredth of a
+second until everybody is in time again: slow environments cost their own episodes time, not the others'.
 """
 
 import asyncio
 import contextlib
 import contextvars
+import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -18,15 +19,13 @@ from agentr1_train.worker_thread import WorkerThread
 PATIENCE_S = 0.25
 
 _TICK_S = 0.01
-"""Patience is spent in such pieces, one at a time: while this process does not run, environments are not to blame."""
+"""Waiting is counted in such pieces, one at a time: while this process does not run, environments are not to blame."""
 
 
 @dataclass(eq=False, slots=True)
 class _Slot:
     """One place in which episodes are played."""
 
-    patience: int
-    """Ticks for which the others will yet wait for it."""
     waiting: int = 0
     resting: bool = False
 
@@ -50,10 +49,11 @@ class BatchingSampler:
 
         Args:
             sampler: does the work, in a thread of its own.
-            patience_s: how long, in all, waiting episodes are held back for a place whose environment is slow.
+            patience_s: how long waiting episodes are held back for those whose environment is slow; 0: not at all.
         """
         self._sampler = sampler
-        self._patience = round(patience_s / _TICK_S)
+        self._patience = math.ceil(patience_s / _TICK_S)
+        self._allowed = self._patience  # ticks for which the next batch waits
         self._worker = WorkerThread("agentr1-sampler")
         self._slots: set[_Slot] = set()
         self._requests: list[_Request] = []
@@ -67,8 +67,7 @@ class BatchingSampler:
     @contextlib.asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """Mark the current task, and the tasks it starts, as one place in flight that batches may wait for."""
-        parent = _current_slot.get()  # a branch: its environment is as slow as the one it left
-        slot = _Slot(self._patience if parent is None else parent.patience)
+        slot = _Slot()
         self._slots.add(slot)
         token = _current_slot.set(slot)
         try:
@@ -124,21 +123,21 @@ class BatchingSampler:
                 await self._run(batch, params)
 
     async def _gather(self) -> None:
-        """Return once there is a request and everybody worth waiting for is in."""
+        """Return once there is a request and everybody is in, or has been waited for."""
         loop = asyncio.get_running_loop()
-        tick = None
+        waited, tick = 0, None
         while True:
             self._changed.clear()
-            absent = [slot for slot in self._slots if not slot.waiting and not slot.resting and slot.patience > 0]
             if self._requests:
-                if not absent:
+                if all(slot.waiting or slot.resting for slot in self._slots):
+                    self._allowed = self._patience
+                    return
+                if tick is not None and loop.time() >= tick:
+                    waited, tick = waited + 1, None
+                if waited >= self._allowed:
+                    self._allowed = min(1, self._patience)
                     return
                 tick = tick or loop.time() + _TICK_S
-                if loop.time() >= tick:
-                    for slot in absent:
-                        slot.patience -= 1
-                    tick = None
-                    continue
             else:
                 tick = None
             with contextlib.suppress(TimeoutError):
