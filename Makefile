@@ -11,7 +11,7 @@ export NO_MKDOCS_2_WARNING = 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-alfworld quickstart test check unit alone wheels docs bench-tools bench-envs bench-train test-gpu lock
+.PHONY: help setup setup-alfworld quickstart test check unit alone wheels docs bench-tools bench-envs bench-train bench-rollout test-gpu lock
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,9 @@ bench-envs: setup  ## how fast environments are, beside their originals where th
 
 bench-train: setup  ## prefix trees beside rows: time, memory, tokens; about a quarter of an hour on a quiet machine
 	OMP_NUM_THREADS=2 $(VENV)/python benchmarks/bench_train.py
+
+bench-rollout: setup  ## episodes beside a lockstep vector, the hf sampler beside generate; some twenty minutes
+	OMP_NUM_THREADS=2 $(VENV)/python benchmarks/bench_rollout.py
 
 test-gpu: setup  ## the tests that need a CUDA device; says so and passes where there is none
 	@$(VENV)/python scripts/test_gpu.py

@@ -56,3 +56,11 @@ def test_the_training_benchmark_measures_what_it_shows() -> None:
     output = output_of("bench_train.py", "--cells", "40,2,2", "--cpu-time", "--rounds", "1")
     assert "40, 2, 2" in output
     assert "Building trees" in output
+
+
+def test_the_benchmark_of_rollouts_runs() -> None:
+    """The sampler writes what ``generate`` writes, and episodes wait for nobody for long."""
+    output = output_of("bench_rollout.py", "--quick", "--cpu-time")
+    for row in ("lockstep / episodes", "ideal / episodes", "batched", "single"):
+        assert row in output
+    assert output.count("16 of 16 responses") == 3

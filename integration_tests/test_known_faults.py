@@ -19,9 +19,11 @@ def rows() -> list[list[str]]:
 
 
 def test_every_kind_of_fault_is_there() -> None:
-    environments, tools = PAGE.read_text(encoding="utf-8").split("## Tools")
+    environments, tools, rollouts, credit = re.split("## (?:Tools|Rollouts|Credit)", PAGE.read_text(encoding="utf-8"))
     assert environments.count("\n| ") >= 2 + 17
     assert tools.count("\n| ") >= 2 + 15
+    assert rollouts.count("\n| ") >= 2 + 12
+    assert credit.count("\n| ") >= 2 + 10
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from agentr1_train.config import load_recipe
 from agentr1_train.init_model import ModelShape, init_model
 from agentr1_train.tracking import read_events, read_rollouts
+from agentr1_train.trainer import train
 from transformers import AutoModelForCausalLM
 
 HERE = Path(__file__).resolve().parent
@@ -181,6 +183,53 @@ def test_one_rank_and_two_and_every_zero_stage_train_alike(
             assert numbers(event) == pytest.approx(numbers(wanted), rel=1e-4, abs=1e-6), folder
         for name, tensor in weights(folder).items():
             torch.testing.assert_close(tensor, expected[name], rtol=0, atol=1e-4)
+
+
+def test_rollouts_ahead_on_two_ranks_at_every_zero_stage(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real sampler at level 2: flat groups are exchanged between the ranks' rollout threads while updates run."""
+    recipe = write_recipe(
+        tmp_path,
+        model,
+        updates=4,
+        rollout={"async_level": 2, "groups": 4},
+        algorithm={"preset": "dapo", "resample_rounds": 2, "kl": "none"},
+        optimizer={"lr": 1e-5},
+        checkpoint={"every": 2},
+    )
+    done = launch("--no_local_rank", HERE / "training_ranks.py", recipe, tmp_path / "two")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    monkeypatch.syspath_prepend(HERE)
+    alone = untimed(train(replace(load_recipe(recipe), run_dir=str(tmp_path / "one"))))
+    played = [event for event in alone if event["kind"] == "update"]
+    assert [event["rollout/staleness_mean"] for event in played] == [0, 1, 2, 2]
+    assert max(event["rollout/resampled_groups"] for event in played) > 0
+    for stage in range(4):
+        folder = tmp_path / "two" / f"zero_{stage}"
+        for event, wanted in zip(untimed(folder), alone, strict=True):
+            assert numbers(event) == pytest.approx(numbers(wanted), rel=1e-3, abs=1e-5), folder
+        for update, version in enumerate((0, 0, 0, 1)):
+            steps = [
+                step
+                for item in read_rollouts(folder / "rollouts" / f"step_{update + 1:06d}.parquet")
+                for step in item.steps
+            ]
+            assert {step.policy_version for step in steps} == {version}
+
+
+def test_ctrl_c_while_rollouts_run_ahead_and_resumed(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = write_recipe(tmp_path, model, rollout={"async_level": 1})
+    with start(recipe, fault="step:70:SIGINT") as process:
+        _, err = process.communicate(timeout=300)
+    assert process.returncode == 130, err
+    assert 0 < len(untimed(tmp_path / "run")) < 7
+    monkeypatch.syspath_prepend(HERE)
+    train(load_recipe(recipe), resume=True)
+    whole = train(replace(load_recipe(recipe), run_dir=str(tmp_path / "whole")))
+    assert untimed(tmp_path / "run") == untimed(whole)
 
 
 def test_the_module_runs_under_the_launcher_and_refuses_with_its_exit_code(model: Path, tmp_path: Path) -> None:

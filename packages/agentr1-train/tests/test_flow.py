@@ -96,6 +96,27 @@ def test_the_end_token_is_trained_and_not_told_to_the_environment(tiny_tokenizer
     assert step.action == "I say left right up down"
 
 
+def test_the_end_token_that_closes_a_cut_response_is_context_and_never_trained(tiny_tokenizer) -> None:
+    """A response cut at its limit has no end token; the one that the template needs stands in the next prompt only."""
+    settings = dataclasses.replace(SETTINGS, max_response_tokens=4)
+    trajectory, sampler = play(tiny_tokenizer, say("a long story"), settings=settings, turns=2)
+    end = tiny_tokenizer.eos_token_id
+    first, second = trajectory.steps
+    assert first.finish_reason == "length"
+    assert first.response_ids == sampler.seen[0][1].ids
+    assert end not in first.response_ids
+    assert len(first.response_logprobs) == len(first.response_ids) == 4
+    closed = second.prompt_ids[len(first.prompt_ids) + 4]
+    assert closed == end
+
+
+def test_the_observation_of_reset_is_what_the_first_prompt_shows(tiny_tokenizer) -> None:
+    trajectory, _ = play(tiny_tokenizer, say("no"), turns=1)
+    (step,) = trajectory.steps
+    assert step.observation in ("say left", "say right", "say up", "say down")
+    assert step.observation in tiny_tokenizer.decode(step.prompt_ids)
+
+
 def test_a_real_model_plays_and_its_ids_are_the_recorded_ones(tiny_model, tiny_tokenizer) -> None:
     settings = dataclasses.replace(SETTINGS, max_response_tokens=9)
     trajectory, sampler = play(tiny_tokenizer, HFSampler(tiny_model, tiny_tokenizer), settings=settings, turns=4)

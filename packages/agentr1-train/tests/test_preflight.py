@@ -47,6 +47,12 @@ Make = Callable[..., dict[str, Any]]
         ({"supervised": {"batches": 1}}, ConfigError, r"has no demonstration\(\)"),
         ({"rollout": {"group_size": 1}}, ConfigError, "at least 2"),
         ({"rollout": {"temperature": 0.0}}, ConfigError, "rollout.temperature"),
+        ({"rollout": {"async_level": -1}}, ConfigError, "rollout.async_level = -1: legal is 0 or above"),
+        (
+            {"rollout": {"async_level": 1}, "algorithm": {"mismatch": "none"}},
+            ConfigError,
+            "Legal is 'truncate' or 'mask', or rollout.async_level = 0",
+        ),
         ({"rollout": {"branch_limit": 8}}, ConfigError, "branch_limit = 8 would be without effect"),
         ({"rollout": {"branch_surprise": 0.0}}, ConfigError, "branch_surprise = 0.0 would be without effect"),
         ({"rollout": {"branch_width": 8}}, ConfigError, "legal is rollout.branch_width"),

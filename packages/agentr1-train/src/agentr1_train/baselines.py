@@ -243,6 +243,7 @@ def _evaluate(
         name=name,
         seed=recipe.seed,
         concurrency=recipe.rollout.concurrency,
+        patience_s=recipe.rollout.patience_s,
         progress=progress,
     )
 

@@ -35,7 +35,12 @@ _NAME = re.compile(r"step_(\d{6,})")
 
 
 def save_checkpoint(
-    run_dir: Path, step: int, engines: Mapping[str, DeepSpeedEngine], state: Mapping[str, Any], recipe: Recipe
+    run_dir: Path,
+    step: int,
+    engines: Mapping[str, DeepSpeedEngine],
+    state: Mapping[str, Any],
+    recipe: Recipe,
+    untrained: str = "",
 ) -> Path:
     """Write a checkpoint, remove those beyond ``recipe.checkpoint.keep``, and return its folder. A collective call.
 
@@ -45,6 +50,7 @@ def save_checkpoint(
         engines: what is trained, by name.
         state: the trainer's own state, as JSON has it; taken from rank 0.
         recipe: remembered, so that another recipe cannot continue this run.
+        untrained: what this rank has played and not trained on, as text; empty: nothing.
     """
     final = run_dir / "checkpoints" / f"step_{step:06d}"
     partial = final.with_name(f".{final.name}.partial")
@@ -55,6 +61,8 @@ def save_checkpoint(
     for engine in engines.values():
         engine.save(partial)
     torch.save(random_state(), partial / f"random_rank_{distributed.rank():05d}.pt")
+    if untrained:
+        (partial / _untrained_file()).write_text(untrained, "utf-8")
     distributed.barrier()
     if distributed.is_main():
         (partial / "state.json").write_text(json.dumps(dict(state)), "utf-8")
@@ -89,6 +97,12 @@ def load_checkpoint(folder: Path, engines: Mapping[str, DeepSpeedEngine], recipe
 def read_state(folder: Path) -> dict[str, Any]:
     """Return the trainer's state of a whole checkpoint."""
     return json.loads((folder / "state.json").read_text("utf-8"))
+
+
+def read_untrained(folder: Path) -> str:
+    """Return what ``save_checkpoint`` was given of this rank's ``untrained``; empty: nothing."""
+    file = folder / _untrained_file()
+    return file.read_text("utf-8") if file.exists() else ""
 
 
 def latest(run_dir: Path) -> Path | None:
@@ -185,6 +199,10 @@ def export_policy(engine: DeepSpeedEngine, tokenizer: Any, out: Path) -> Path:
         _replace(partial, out)
     distributed.barrier()
     return out
+
+
+def _untrained_file() -> str:
+    return f"untrained_rank_{distributed.rank():05d}.json"
 
 
 def _seal(folder: Path, step: int, recipe: Recipe) -> None:

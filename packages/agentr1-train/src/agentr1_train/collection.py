@@ -1,24 +1,27 @@
 """What is played for one update: P groups, other groups in place of flat ones, and greedy rollouts to compare with.
 
-Credit is not assigned here. Every function is collective: all ranks call it in the same order.
+Credit is not assigned here. What plays is collective: all ranks call it in the same order, in one thread of each.
 """
 
+import json
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from itertools import chain
+from typing import Any
 
 from agentr1_train import distributed, ops
 from agentr1_train.config import Recipe
 from agentr1_train.credit_records import is_trained, uneven_groups
+from agentr1_train.distributed import Gather
 from agentr1_train.env_pool import EnvPool
 from agentr1_train.errors import RolloutError
 from agentr1_train.flow import AgentFlow
 from agentr1_train.metrics import rollout_metrics, summarise
 from agentr1_train.presets import AlgorithmSettings, groups_of
-from agentr1_train.rollout import TRAIN_STREAM, collect, update_groups
+from agentr1_train.rollout import TRAIN_STREAM, Stop, collect, update_groups
 from agentr1_train.sampler.base import Sampler
-from agentr1_train.trajectory import Trajectory, TrajectoryGroup
+from agentr1_train.trajectory import Step, Trajectory, TrajectoryGroup
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,10 @@ class Collector:
     flow: AgentFlow
     greedy_flow: AgentFlow
     """Plays the greedy rollouts, where the estimator needs them."""
+    gather: Gather = distributed.all_gather_object
+    """Its collective; another thread than the main one needs its own (``distributed.side_gather``)."""
+    stop: Stop | None = None
+    """Ends what it plays, where that is another thread's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,8 @@ class Collected:
     """For each group a greedy rollout of its seed that did not fail."""
     metrics: dict[str, float] = field(default_factory=dict)
     """Over all ranks."""
+    versions: Mapping[int, int] = field(default_factory=dict)
+    """Policy version -> number of steps sampled with it, over all ranks; greedy rollouts aside."""
 
 
 def collect_update(collector: Collector, recipe: Recipe, settings: AlgorithmSettings, update: int) -> Collected:
@@ -54,19 +63,23 @@ def collect_update(collector: Collector, recipe: Recipe, settings: AlgorithmSett
     def play(first: int, count: int) -> list[TrajectoryGroup]:
         return _play(collector, recipe, update, first, count)
 
-    groups, played = enough_groups(play, recipe, settings)
-    metrics = _metrics(groups, recipe, update)
+    gather = collector.gather
+    groups, played = enough_groups(play, recipe, settings, gather)
+    metrics, versions = _metrics(groups, recipe, update, gather)
     if settings.flat_groups == "resample":
         metrics["rollout/resampled_groups"] = float(played - groups_of(recipe.rollout, settings))
     greedy = _play_greedily(collector, recipe, update, played) if settings.needs_greedy else {}
     if settings.needs_greedy:
-        returns = chain(*distributed.all_gather_object([item.total_reward for item in greedy.values()]))
+        returns = chain(*gather([item.total_reward for item in greedy.values()]))
         metrics["rollout/greedy_return"] = ops.mean(list(returns))
-    return Collected(groups, greedy, metrics)
+    return Collected(groups, greedy, metrics, versions)
 
 
 def enough_groups(
-    play: Callable[[int, int], list[TrajectoryGroup]], recipe: Recipe, settings: AlgorithmSettings
+    play: Callable[[int, int], list[TrajectoryGroup]],
+    recipe: Recipe,
+    settings: AlgorithmSettings,
+    gather: Gather = distributed.all_gather_object,
 ) -> tuple[list[TrajectoryGroup], int]:
     """Play P groups and, under ``flat_groups = "resample"``, others until P are not flat (DAPO, arXiv 2503.14476).
 
@@ -74,6 +87,7 @@ def enough_groups(
         play: ``play(first, count)`` plays this rank's part of the groups from the global index ``first`` on.
         recipe: P, and what becomes of failed trajectories.
         settings: the algorithm.
+        gather: the collective of this thread.
 
     Returns:
         This rank's groups, flat ones among them, and how many were played over all ranks.
@@ -82,7 +96,7 @@ def enough_groups(
     groups = play(0, wanted)
     for _ in range(settings.resample_rounds if settings.flat_groups == "resample" else 0):
         trained = [item for group in groups for item in group.trajectories if is_trained(item, recipe)]
-        missing = wanted - len(uneven_groups(trained, recipe, settings))
+        missing = wanted - len(uneven_groups(trained, recipe, settings, gather))
         if missing <= 0:
             break
         groups += play(played, missing)
@@ -100,6 +114,8 @@ def _play(collector: Collector, recipe: Recipe, update: int, first: int, count: 
         group_size=recipe.rollout.group_size,
         key=(recipe.seed, TRAIN_STREAM, update),
         concurrency=recipe.rollout.concurrency,
+        patience_s=recipe.rollout.patience_s,
+        stop=collector.stop,
     )
 
 
@@ -113,20 +129,55 @@ def _play_greedily(collector: Collector, recipe: Recipe, update: int, count: int
         group_size=1,
         key=(recipe.seed, TRAIN_STREAM, update),
         concurrency=recipe.rollout.concurrency,
+        patience_s=recipe.rollout.patience_s,
+        stop=collector.stop,
     )
     return {group.index: item for group in found for item in group.trajectories if item.error is None}
 
 
-def _metrics(groups: list[TrajectoryGroup], recipe: Recipe, update: int) -> dict[str, float]:
-    """Return the metrics of everything that was played, over all ranks."""
+def dump_collected(items: Iterable[Collected]) -> str:
+    """Return what one rank played as JSON."""
+    return json.dumps(list(items), default=lambda record: {it.name: getattr(record, it.name) for it in fields(record)})
+
+
+def load_collected(text: str) -> list[Collected]:
+    """Return what ``dump_collected`` wrote, equal to what it was given."""
+
+    def by_index(table: Mapping[str, Any]) -> dict[int, Any]:
+        return {int(index): value for index, value in table.items()}
+
+    return [
+        Collected(
+            groups=[
+                TrajectoryGroup(group["index"], group["seed"], tuple(map(_trajectory, group["trajectories"])))
+                for group in table["groups"]
+            ],
+            greedy={index: _trajectory(item) for index, item in by_index(table["greedy"]).items()},
+            metrics=table["metrics"],
+            versions=by_index(table["versions"]),
+        )
+        for table in json.loads(text)
+    ]
+
+
+def _trajectory(table: Mapping[str, Any]) -> Trajectory:
+    ids = ("prompt_ids", "response_ids", "response_logprobs")
+    steps = tuple(Step(**{**step, **{name: tuple(step[name]) for name in ids}}) for step in table["steps"])
+    return Trajectory(**{**table, "steps": steps, "final_prompt_ids": tuple(table["final_prompt_ids"])})
+
+
+def _metrics(
+    groups: list[TrajectoryGroup], recipe: Recipe, update: int, gather: Gather
+) -> tuple[dict[str, float], dict[int, int]]:
+    """Return the metrics of everything that was played, and its steps of each policy version, over all ranks."""
     played = [item for group in groups for item in group.trajectories]
-    summaries = chain(*distributed.all_gather_object([summarise(item) for item in played]))
-    reasons = Counter(chain(*distributed.all_gather_object([item.error for item in played if item.error])))
-    metrics = rollout_metrics(sorted(summaries, key=lambda item: (item.group, item.member)))
+    summaries = sorted(chain(*gather([summarise(item) for item in played])), key=lambda item: (item.group, item.member))
+    reasons = Counter(chain(*gather([item.error for item in played if item.error])))
+    metrics = rollout_metrics(summaries)
     failed, allowed = metrics["rollout/errors"] / metrics["rollout/trajectories"], recipe.rollout.max_error_fraction
     if failed > allowed:
         raise RolloutError(
             f"update {update}: {failed:.0%} of the trajectories failed, more than rollout.max_error_fraction = "
             f"{allowed:g} allows. The commonest reason: {reasons.most_common(1)[0][0]}"
         )
-    return metrics
+    return metrics, dict(sorted(Counter(chain(*(item.versions for item in summaries))).items()))

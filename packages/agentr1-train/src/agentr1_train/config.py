@@ -76,6 +76,10 @@ class RolloutConfig:
     """Sample from the likeliest tokens that hold this much probability; 1: from all."""
     concurrency: int = 64
     """Episodes in flight on one rank."""
+    patience_s: float = 0.25
+    """Seconds a batch waits for slow environments, until one is late. Where none is, a run repeats bit for bit."""
+    async_level: int = 0
+    """0: play, then update. n: play while updates run, with weights at most n versions behind those of the update."""
     branch_width: int = 1
     """Responses sampled where an episode branches, after an answer of the environment (ARPO); 1: none branches."""
     branch_limit: int = 4

@@ -10,6 +10,7 @@ from agentr1_train.advantages import CreditTrajectory, flat_groups, overlong_pen
 from agentr1_train.advantages.layered import COHERENCE, coherence
 from agentr1_train.advantages.registry import get_estimator
 from agentr1_train.config import Recipe
+from agentr1_train.distributed import Gather
 from agentr1_train.presets import AlgorithmSettings, groups_of
 from agentr1_train.step_rows import StepRows
 from agentr1_train.trajectory import Trajectory
@@ -35,7 +36,12 @@ def is_trained(trajectory: Trajectory, recipe: Recipe) -> bool:
     return played and (trajectory.error is None or recipe.rollout.on_error == "truncate")
 
 
-def uneven_groups(trajectories: Sequence[Trajectory], recipe: Recipe, settings: AlgorithmSettings) -> list[int]:
+def uneven_groups(
+    trajectories: Sequence[Trajectory],
+    recipe: Recipe,
+    settings: AlgorithmSettings,
+    gather: Gather = distributed.all_gather_object,
+) -> list[int]:
     """Return the groups, over all ranks and in order, whose returns are not all equal. A collective call.
 
     A group of one is uneven: it is compared with nothing.
@@ -43,7 +49,7 @@ def uneven_groups(trajectories: Sequence[Trajectory], recipe: Recipe, settings: 
     local = [(item.group, item.member, paid(item, recipe, settings)) for item in trajectories]
     found = [
         CreditTrajectory(group, member, rewards, (0,) * len(rewards))
-        for part in distributed.all_gather_object(local)
+        for part in gather(local)
         for group, member, rewards in part
     ]
     return sorted({item.group for item in found} - flat_groups(found))

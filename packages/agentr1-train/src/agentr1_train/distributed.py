@@ -5,8 +5,9 @@ here; it finds the process group that ``init`` made. Gradients and sharded weigh
 """
 
 import os
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Literal, cast
 
 import torch
 import torch.distributed as dist
@@ -15,6 +16,9 @@ from torch._C._distributed_c10d import HashStore
 from agentr1_train.errors import DeviceError
 
 DEVICES = ("auto", "cpu", "cuda")
+
+Gather = Callable[[Any], list[Any]]
+"""Hands each rank the values of all ranks, in rank order: ``all_gather_object``, or what ``side_gather`` returned."""
 
 
 def init(device: str = "auto", threads: int = 0) -> torch.device:
@@ -111,13 +115,24 @@ def barrier() -> None:
         dist.barrier()
 
 
-def all_gather_object(value: Any) -> list[Any]:
+def all_gather_object(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:
     """Return every rank's value, ordered by rank. Values travel as pickles: for records, not for weights."""
     if world_size() == 1:
         return [value]
     gathered: list[Any] = [None] * world_size()
-    dist.all_gather_object(gathered, value)
+    dist.all_gather_object(gathered, value, group)
     return gathered
+
+
+def side_gather() -> Gather:
+    """Return an ``all_gather_object`` for one other thread of every rank. A collective call, in the main thread.
+
+    Collectives find each other by their order alone, so two threads must not share a process group: this one has a
+    group of its own, through the host's memory. The group lasts as long as the process.
+    """
+    if world_size() == 1:
+        return all_gather_object
+    return partial(all_gather_object, group=cast(dist.ProcessGroup, dist.new_group(backend="gloo")))
 
 
 def broadcast_object(value: Any, source: int = 0) -> Any:

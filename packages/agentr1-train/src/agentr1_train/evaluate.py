@@ -9,7 +9,7 @@ import math
 import os
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from agentr1_train.config import EnvConfig, EvaluationConfig, RolloutConfig
+from agentr1_train.distributed import Gather
 from agentr1_train.env_pool import EnvPool
 from agentr1_train.errors import ConfigError
 from agentr1_train.flow import AgentEnvLoop, AgentFlow
 from agentr1_train.renderer import Renderer
 from agentr1_train.rollout import EVALUATION_STREAM, GroupSpec, Progress, collect, group_seed
 from agentr1_train.sampler.base import Sampler
+from agentr1_train.sampler.batching import PATIENCE_S
 from agentr1_train.trajectory import Trajectory
-
-Gather = Callable[[Any], list[Any]]
-"""Hands each rank the values of all ranks, in rank order (``distributed.all_gather_object``)."""
 
 _Z95 = 1.959963984540054  # normal quantile of a two-sided 95 % interval
 _RESAMPLES = 2000
@@ -132,6 +131,7 @@ def evaluate(
     rank: int = 0,
     world: int = 1,
     gather: Gather | None = None,
+    patience_s: float = PATIENCE_S,
     progress: Progress | None = None,
 ) -> Evaluation:
     """Play the evaluation's tasks and return its figures; the same on every rank.
@@ -147,6 +147,7 @@ def evaluate(
         rank: this rank; it plays the tasks whose index is ``rank`` modulo ``world``.
         world: number of ranks.
         gather: needed when ``world`` is above 1.
+        patience_s: as for ``collect``.
         progress: told after every episode of this rank.
 
     Raises:
@@ -170,6 +171,7 @@ def evaluate(
         group_size=settings.samples,
         key=(seed, EVALUATION_STREAM),
         concurrency=concurrency,
+        patience_s=patience_s,
         progress=progress,
     )
     rows = [_row(trajectory) for group in groups for trajectory in group.trajectories]

@@ -44,6 +44,8 @@ METRICS: dict[str, str] = {
     "rollout/empty_responses": "steps without a sampled token",
     "rollout/truncated_fraction": "fraction of trajectories that were cut: not terminated, not failed",
     "rollout/errors": "trajectories that failed in the environment or a tool",
+    "rollout/staleness_mean": "policy versions between a step's weights and those that its update starts from: mean",
+    "rollout/staleness_max": "the most of them; rollout.async_level bounds it",
     "end/<reason>": "trajectories that ended so; the reasons are those of ``trajectory.EndReason``",
     "finish/<reason>": "steps whose response ended so; the reasons are those of ``trajectory.FinishReason``",
     "reward/<part>": "mean over trajectories of the sum over steps of info['reward/<part>']",
@@ -172,6 +174,8 @@ class TrajectorySummary:
     sample_s: float
     env_s: float
     """Seconds over all steps."""
+    versions: tuple[int, ...] = ()
+    """Policy version of each step."""
     branched: bool = False
     """Lengths, reasons and seconds are then of the steps after the branching point."""
 
@@ -193,6 +197,7 @@ def summarise(trajectory: Trajectory) -> TrajectorySummary:
         metrics=dict(trajectory.metrics),
         sample_s=sum(step.sample_s for step in own),
         env_s=sum(step.env_s for step in own),
+        versions=tuple(step.policy_version for step in own),
         branched=trajectory.origin is not None,
     )
 
@@ -237,6 +242,21 @@ def rollout_metrics(summaries: Sequence[TrajectorySummary]) -> dict[str, float]:
     for name in sorted({name for item in summaries for name in item.metrics}):
         metrics[f"info/{name}"] = ops.mean([item.metrics[name] for item in summaries if name in item.metrics])
     return metrics
+
+
+def staleness(versions: Mapping[int, int], now: int) -> dict[str, float]:
+    """Return how far behind a rollout's weights are.
+
+    Args:
+        versions: policy version -> number of steps sampled with it.
+        now: the version that the update starts from.
+    """
+    steps = sum(versions.values())
+    behind = sum((now - version) * count for version, count in versions.items())
+    return {
+        "rollout/staleness_mean": behind / steps if steps else 0.0,
+        "rollout/staleness_max": float(max((now - version for version in versions), default=0)),
+    }
 
 
 def credit_metrics(trajectories: Sequence[CreditTrajectory], credit: Credit | TokenCredit) -> dict[str, float]:

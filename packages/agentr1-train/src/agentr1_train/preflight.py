@@ -56,6 +56,7 @@ def _playing(recipe: Recipe) -> _Ranges:
     yield from _at_least(1, counts)
     limits = {
         "rollout.max_steps": rollout.max_steps,
+        "rollout.patience_s": rollout.patience_s,
         "rollout.max_trajectory_tokens": rollout.max_trajectory_tokens,
         "evaluation.episodes": evaluation.episodes,
         "evaluation.temperature": evaluation.temperature,
@@ -80,6 +81,7 @@ def _training(recipe: Recipe) -> _Ranges:
     }
     yield from _at_least(1, counts)
     intervals = {
+        "rollout.async_level": rollout.async_level,
         "optimizer.warmup_updates": optimizer.warmup_updates,
         "optimizer.weight_decay": optimizer.weight_decay,
         "optimizer.max_grad_norm": optimizer.max_grad_norm,
@@ -137,6 +139,12 @@ def _check_algorithm(recipe: Recipe) -> None:
         raise ConfigError(
             f"rollout.group_size = 1: estimator {settings.estimator!r} compares trajectories of one group, "
             "so at least 2 are needed."
+        )
+    if recipe.rollout.async_level and settings.mismatch == "none":
+        raise ConfigError(
+            f"algorithm.mismatch = 'none' with rollout.async_level = {recipe.rollout.async_level}: responses of older "
+            "weights would be trained on as if the present ones had sampled them. Legal is 'truncate' or 'mask', or "
+            "rollout.async_level = 0."
         )
     critic = recipe.model.critic_path
     if critic and not settings.needs_critic:

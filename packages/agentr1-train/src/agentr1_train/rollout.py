@@ -5,6 +5,7 @@ no state between calls and computes no credit.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import signal
@@ -18,7 +19,7 @@ from typing import Any, TypeVar
 from agentr1_train.env_pool import EnvPool
 from agentr1_train.flow import AgentFlow, Episode
 from agentr1_train.sampler.base import Sampler
-from agentr1_train.sampler.batching import BatchingSampler
+from agentr1_train.sampler.batching import PATIENCE_S, BatchingSampler
 from agentr1_train.trajectory import Trajectory, TrajectoryGroup
 
 TRAIN_STREAM, EVALUATION_STREAM = 0, 1
@@ -28,6 +29,35 @@ _T = TypeVar("_T")
 
 Progress = Callable[[int, int], None]
 """``progress(episodes done, episodes in all)``, called in the event loop's thread."""
+
+
+class Stop:
+    """Ends a ``collect`` that runs in another thread, and every later one, as Ctrl-C does in the main thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._asked = False
+        self._cancel: Callable[[], object] | None = None
+
+    def ask(self) -> None:
+        """Let the ``collect`` raise ``asyncio.CancelledError`` once its episodes have let go. Does not wait."""
+        with self._lock:
+            self._asked = True
+            if self._cancel is not None:
+                self._cancel()
+
+    @contextlib.contextmanager
+    def calls(self, cancel: Callable[[], object]) -> Iterator[None]:
+        """Call ``cancel`` when asked to within the block, at once where that has been."""
+        with self._lock:
+            self._cancel = cancel
+            if self._asked:
+                cancel()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._cancel = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +97,9 @@ def collect(
     group_size: int,
     key: tuple[int, ...],
     concurrency: int,
+    patience_s: float = PATIENCE_S,
     progress: Progress | None = None,
+    stop: Stop | None = None,
 ) -> list[TrajectoryGroup]:
     """Play all episodes and return their groups, in the order of ``groups``, members in order.
 
@@ -79,18 +111,28 @@ def collect(
         group_size: G.
         key: seeds the noise, such as ``(run seed, stream, update)``; group, member and step are appended.
         concurrency: episodes in flight.
+        patience_s: how long a batch waits for those whose environment is slow, until one is late.
         progress: told after every episode.
+        stop: ends it from another thread.
 
     Raises:
+        CancelledError: ``stop`` was asked.
         EnvironmentLoadError: a further environment could not be made.
         KeyboardInterrupt: on Ctrl-C, at once; running environments are abandoned.
         RuntimeError: called inside a running event loop; await ``collect_async`` there.
     """
-    return _run(
-        collect_async(
-            pool, sampler, flow, groups, group_size=group_size, key=key, concurrency=concurrency, progress=progress
-        )
+    main = collect_async(
+        pool,
+        sampler,
+        flow,
+        groups,
+        group_size=group_size,
+        key=key,
+        concurrency=concurrency,
+        patience_s=patience_s,
+        progress=progress,
     )
+    return asyncio.run(_stoppable(main, stop)) if stop is not None else _run(main)
 
 
 async def collect_async(
@@ -102,10 +144,11 @@ async def collect_async(
     group_size: int,
     key: tuple[int, ...],
     concurrency: int,
+    patience_s: float = PATIENCE_S,
     progress: Progress | None = None,
 ) -> list[TrajectoryGroup]:
     """``collect`` for callers that have an event loop."""
-    batching = BatchingSampler(sampler)
+    batching = BatchingSampler(sampler, patience_s=patience_s)
     total = len(groups) * group_size
     played: dict[tuple[int, int], list[Trajectory]] = {}
     todo = iter([(group, member) for group in groups for member in range(group_size)])
@@ -135,6 +178,12 @@ def failures(trajectories: Iterable[Trajectory]) -> tuple[float, str]:
     if not failed:
         return 0.0, ""
     return failed.total() / len(reasons), failed.most_common(1)[0][0]
+
+
+async def _stoppable(main: Coroutine[Any, Any, _T], stop: Stop) -> _T:
+    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(main)
+    with stop.calls(lambda: loop.call_soon_threadsafe(task.cancel)):
+        return await task
 
 
 def _run(main: Coroutine[Any, Any, _T]) -> _T:

@@ -17,8 +17,15 @@ import torch
 
 from agentr1_train import distributed
 from agentr1_train.branching import BranchingEnvLoop
-from agentr1_train.checkpoint import export_policy, latest, load_checkpoint, read_state, save_checkpoint
-from agentr1_train.collection import Collected, Collector, collect_update
+from agentr1_train.checkpoint import (
+    export_policy,
+    latest,
+    load_checkpoint,
+    read_state,
+    read_untrained,
+    save_checkpoint,
+)
+from agentr1_train.collection import Collected, Collector, collect_update, dump_collected
 from agentr1_train.config import ModelConfig, Recipe, to_dict, to_toml
 from agentr1_train.critic import load_critic
 from agentr1_train.engine.deepspeed import DeepSpeedEngine, FrozenModel
@@ -28,17 +35,19 @@ from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow, open_e
 from agentr1_train.experience import Experience, Models, build_experience
 from agentr1_train.flow import AgentEnvLoop, AgentFlow
 from agentr1_train.losses import adapt_kl_coef
+from agentr1_train.metrics import staleness
 from agentr1_train.plots import plot_curve
 from agentr1_train.policy import load_policy, load_reference
 from agentr1_train.preflight import check
 from agentr1_train.presets import AlgorithmSettings, resolve
 from agentr1_train.renderer import Renderer, load_tokenizer
+from agentr1_train.rollouts_ahead import RolloutsAhead, open_ahead
 from agentr1_train.sampler.base import Sampler
 from agentr1_train.sampler.build import build_sampler
 from agentr1_train.supervised import train_supervised
 from agentr1_train.tracking import EVENTS_FILE, Mark, Tracker, rollout_path, write_rollouts
 from agentr1_train.update import update_models
-from agentr1_train.weight_sync import sync_weights
+from agentr1_train.weight_sync import copy_weights, sync_weights
 
 CONFIG_FILE = "config.toml"
 
@@ -79,6 +88,8 @@ class Run:
     models: Models
     evaluation_pool: EnvPool | None
     """None when the recipe evaluates nothing."""
+    ahead: RolloutsAhead | None = None
+    """Plays while updates run; None at ``rollout.async_level`` 0."""
     tracker: Tracker | None = None
     """Only on rank 0."""
     update: int = 0
@@ -86,16 +97,24 @@ class Run:
     metrics: dict[str, float] | None = None
     """Of the update in progress."""
 
+    @property
+    def version(self) -> int:
+        """Version of the policy's weights: the number of weight syncs."""
+        return self.sampler.policy_version if self.ahead is None else self.ahead.version
+
     def roll_out(self, update: int) -> Collected:
-        """Play this rank's part of an update.
+        """Play this rank's part of an update, or take what was played ahead.
 
         Raises:
             RolloutError: more trajectories failed than ``rollout.max_error_fraction`` allows, over all ranks.
         """
         self.metrics = {}
         with self._timed("rollout"):
-            collected = collect_update(self.collector, self.recipe, self.settings, update)
-        self.metrics |= collected.metrics
+            if self.ahead is None:
+                collected = collect_update(self.collector, self.recipe, self.settings, update)
+            else:
+                collected = self.ahead.take(update)
+        self.metrics |= collected.metrics | staleness(collected.versions, self.version)
         return collected
 
     def assign_credit(self, collected: Collected, update: int) -> Experience:
@@ -110,7 +129,10 @@ class Run:
         with self._timed("update"):
             metrics = update_models(experience, self.models, self.recipe, self.settings, update)
         with self._timed("sync"):
-            version = sync_weights(self.models.policy, self.sampler)
+            if self.ahead is None:
+                version = sync_weights(self.models.policy, self.sampler)
+            else:
+                version = self.ahead.hold(copy_weights(self.models.policy))
         if self.settings.kl != "none":
             metrics["policy/kl_coef"] = self.settings.kl_coef
         if self.settings.kl_target and "policy/kl_ref" in metrics:
@@ -147,6 +169,8 @@ class Run:
         """Evaluate on the recipe's evaluation tasks, and write and log what came out."""
         if self.evaluation_pool is None:
             return
+        if self.ahead is not None:
+            self.ahead.refresh()
         started = time.perf_counter()
         name = f"step_{self.update:06d}"
         evaluation = evaluate_policy(self.recipe, self.evaluation_pool, self.tokenizer, self.sampler, name)
@@ -155,13 +179,14 @@ class Run:
             self.tracker.log("evaluation", self.update, figures | {"time/evaluation": time.perf_counter() - started})
 
     def save(self) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint, and in it what was played ahead of its update."""
         engines = {"policy": self.models.policy}
         if self.models.critic is not None:
             engines["critic"] = self.models.critic
         mark = asdict(self.tracker.mark(self.update)) if self.tracker is not None else {}
-        state = {"mark": mark, "kl_coef": self.settings.kl_coef, "version": self.sampler.policy_version}
-        save_checkpoint(self.folder, self.update, engines, state, self.recipe)
+        state = {"mark": mark, "kl_coef": self.settings.kl_coef, "version": self.version}
+        untrained = dump_collected(self.ahead.settle()) if self.ahead is not None else ""
+        save_checkpoint(self.folder, self.update, engines, state, self.recipe, untrained)
 
     def restore(self, folder: Path) -> None:
         """Go back to a checkpoint, the sampler's weights and version included."""
@@ -225,6 +250,9 @@ def open_run(recipe: Recipe, resume: bool = False) -> Iterator[Run]:
             run.restore(checkpoint)
         elif recipe.supervised.batches:
             sync_weights(run.models.policy, sampler, version=0)
+        if recipe.rollout.async_level:
+            untrained = read_untrained(checkpoint) if checkpoint is not None else ""
+            run.ahead = stack.enter_context(open_ahead(run.collector, recipe, settings, run.update, untrained))
         if distributed.is_main():
             run.tracker = stack.enter_context(_open_tracker(recipe, folder, _mark(recipe, folder, checkpoint)))
         yield run
@@ -284,6 +312,7 @@ def evaluate_policy(recipe: Recipe, pool: EnvPool, tokenizer: Any, sampler: Samp
         name=name,
         seed=recipe.seed,
         concurrency=recipe.rollout.concurrency,
+        patience_s=recipe.rollout.patience_s,
         rank=distributed.rank(),
         world=distributed.world_size(),
         gather=distributed.all_gather_object,

@@ -21,6 +21,11 @@ def policy_weights(engine: DeepSpeedEngine) -> Iterator[tuple[str, Tensor]]:
         yield name.removeprefix(WRAPPER), tensor
 
 
+def copy_weights(engine: DeepSpeedEngine) -> list[tuple[str, Tensor]]:
+    """Return a copy of all weights in the host's memory, as ``policy_weights`` yields them. A collective call."""
+    return [(name, tensor.to("cpu", copy=True)) for name, tensor in policy_weights(engine)]
+
+
 def sync_weights(engine: DeepSpeedEngine, sampler: Sampler, version: int | None = None) -> int:
     """Load the engine's weights into the sampler and return the new policy version. A collective call.
 

@@ -2,25 +2,32 @@
 
 The sampler runs in its own thread, so environments keep answering meanwhile. A batch starts once every episode in
 flight waits for it: while environments answer in time, what is sampled together does not depend on timing, and a run
-repeats bit for bit. An episode that has kept the others waiting for ``patience_s`` is not waited for again.
+repeats bit for bit. Where they do not, a batch starts after ``patience_s``, and later ones after a hundredth of a
+second until everybody is in time again: slow environments cost their own episodes time, not the others'.
 """
 
 import asyncio
 import contextlib
 import contextvars
+import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from agentr1_train.sampler.base import Completion, Prompt, Sampler, SamplingParams
 from agentr1_train.worker_thread import WorkerThread
 
+PATIENCE_S = 0.25
+
+_TICK_S = 0.01
+"""Waiting is counted in such pieces, one at a time: while this process does not run, environments are not to blame."""
+
 
 @dataclass(eq=False, slots=True)
 class _Slot:
-    """One episode in flight."""
+    """One place in which episodes are played."""
 
     waiting: int = 0
-    slow: bool = False
+    resting: bool = False
 
 
 @dataclass(slots=True)
@@ -37,15 +44,16 @@ _current_slot: contextvars.ContextVar[_Slot | None] = contextvars.ContextVar("ag
 class BatchingSampler:
     """Lives inside one event loop. Requests may come from any task; those of one batch share their parameters."""
 
-    def __init__(self, sampler: Sampler, *, patience_s: float = 2.0) -> None:
+    def __init__(self, sampler: Sampler, *, patience_s: float = PATIENCE_S) -> None:
         """Wrap a sampler.
 
         Args:
             sampler: does the work, in a thread of its own.
-            patience_s: how long waiting episodes are held back for one whose environment is slow.
+            patience_s: how long waiting episodes are held back for those whose environment is slow; 0: not at all.
         """
         self._sampler = sampler
-        self._patience_s = patience_s
+        self._patience = math.ceil(patience_s / _TICK_S)
+        self._allowed = self._patience  # ticks for which the next batch waits
         self._worker = WorkerThread("agentr1-sampler")
         self._slots: set[_Slot] = set()
         self._requests: list[_Request] = []
@@ -70,14 +78,14 @@ class BatchingSampler:
             self._changed.set()
 
     def renew(self) -> None:
-        """Say that the current slot begins another episode: it is waited for again."""
+        """Say that the current slot begins another episode: it rests no more."""
         if (slot := _current_slot.get()) is not None:
-            slot.slow = False
+            slot.resting = False
 
     def rest(self) -> None:
         """Say that the current slot only waits for others now: batches do not wait for it until it is renewed."""
         if (slot := _current_slot.get()) is not None:
-            slot.slow = True
+            slot.resting = True
             self._changed.set()
 
     async def sample(self, prompt: Prompt, params: SamplingParams) -> Completion:
@@ -115,24 +123,25 @@ class BatchingSampler:
                 await self._run(batch, params)
 
     async def _gather(self) -> None:
-        """Return once there is a request and everybody worth waiting for is in."""
+        """Return once there is a request and everybody is in, or has been waited for."""
         loop = asyncio.get_running_loop()
-        deadline = None
+        waited, tick = 0, None
         while True:
             self._changed.clear()
-            absent = [slot for slot in self._slots if not slot.waiting and not slot.slow]
             if self._requests:
-                if not absent:
+                if all(slot.waiting or slot.resting for slot in self._slots):
+                    self._allowed = self._patience
                     return
-                deadline = deadline or loop.time() + self._patience_s
-                if loop.time() >= deadline:
-                    for slot in absent:
-                        slot.slow = True
+                if tick is not None and loop.time() >= tick:
+                    waited, tick = waited + 1, None
+                if waited >= self._allowed:
+                    self._allowed = min(1, self._patience)
                     return
+                tick = tick or loop.time() + _TICK_S
             else:
-                deadline = None
+                tick = None
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), None if deadline is None else deadline - loop.time())
+                await asyncio.wait_for(self._changed.wait(), None if tick is None else tick - loop.time())
 
     async def _run(self, batch: list[_Request], params: SamplingParams) -> None:
         try:
