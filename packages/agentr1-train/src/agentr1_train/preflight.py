@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agentr1_train.advantages.registry import get_estimator
 from agentr1_train.config import Recipe, RolloutConfig
+from agentr1_train.endpoint_config import EndpointConfig
 from agentr1_train.errors import ConfigError, MissingFileError
 from agentr1_train.presets import groups_of, resolve
 
@@ -38,6 +39,7 @@ def check(recipe: Recipe, *, training: bool = True) -> None:
             f"evaluation.samples = {recipe.evaluation.samples} at temperature 0 would be one sample repeated. "
             "Set evaluation.temperature above 0, or evaluation.samples to 1."
         )
+    _check_sampler(recipe, training)
     if training:
         _check_branching(recipe.rollout)
         _check_algorithm(recipe)
@@ -105,6 +107,21 @@ def _training(recipe: Recipe) -> _Ranges:
 
 def _at_least(least: int, values: Mapping[str, float]) -> _Ranges:
     return ((name, value, value >= least, f"{least} or above") for name, value in values.items())
+
+
+def _check_sampler(recipe: Recipe, training: bool) -> None:
+    """Refuse to train on an endpoint's text, and settings of an endpoint that nobody asks."""
+    if recipe.sampler.name == "openai":
+        if training:
+            raise ConfigError(
+                "sampler.name = 'openai' only evaluates (agentr1-train evaluate): an endpoint gives no token ids to "
+                "train on. Train with sampler.name = 'hf'."
+            )
+    elif recipe.endpoint != EndpointConfig():
+        raise ConfigError(
+            f"the section endpoint would be without effect: sampler.name is {recipe.sampler.name!r}. Remove it, or set "
+            "sampler.name = 'openai'."
+        )
 
 
 def _check_branching(rollout: RolloutConfig) -> None:

@@ -34,7 +34,7 @@ from agentr1_train.preflight import check
 from agentr1_train.presets import AlgorithmSettings, resolve
 from agentr1_train.renderer import Renderer, load_tokenizer
 from agentr1_train.sampler.base import Sampler
-from agentr1_train.sampler.build import build_sampler
+from agentr1_train.sampler.build import build_sampler, sampling_tokenizer
 from agentr1_train.supervised import train_supervised
 from agentr1_train.tracking import EVENTS_FILE, Mark, Tracker, rollout_path, write_rollouts
 from agentr1_train.update import update_models
@@ -254,21 +254,27 @@ def supervised_only(recipe: Recipe) -> Path:
 
 
 def evaluate_only(recipe: Recipe, name: str = "evaluation") -> Evaluation:
-    """Evaluate ``recipe.model.path`` as it is, without an engine, and write ``RUN_DIR/evaluations/<name>``.
+    """Evaluate ``recipe.model.path`` or an endpoint as it is, without an engine; write ``RUN_DIR/evaluations/<name>``.
 
     Returns the figures on every rank.
 
     Raises:
         ConfigError: the recipe asks for no episode.
+        EndpointError: the endpoint cannot be used.
     """
     if not recipe.evaluation.episodes:
         raise ConfigError("evaluation.episodes is 0: give the number of tasks, --evaluation.episodes 200.")
     check(recipe, training=False)
     device = distributed.init(recipe.engine.device, recipe.engine.threads)
-    tokenizer = load_tokenizer(recipe.model.path, recipe.model.chat_template)
+    if recipe.sampler.name == "openai" and distributed.world_size() > 1:
+        raise ConfigError(
+            f"sampler.name = 'openai' on {distributed.world_size()} ranks: one process keeps the rate limit and the "
+            "count. Evaluate without the launcher; rollout.concurrency says how many episodes run side by side."
+        )
+    tokenizer = sampling_tokenizer(recipe)
     with (
         open_evaluation_pool(recipe.env) as pool,
-        contextlib.closing(build_sampler(recipe.sampler, recipe.model, tokenizer, device)) as sampler,
+        contextlib.closing(build_sampler(recipe.sampler, recipe.model, tokenizer, device, recipe.endpoint)) as sampler,
     ):
         return evaluate_policy(recipe, pool, tokenizer, sampler, name)
 
