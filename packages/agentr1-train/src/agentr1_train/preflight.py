@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agentr1_train.advantages.registry import get_estimator
-from agentr1_train.config import Recipe, RolloutConfig
+from agentr1_train.config import ModelConfig, Recipe, RolloutConfig
 from agentr1_train.endpoint_config import EndpointConfig
 from agentr1_train.errors import ConfigError, MissingFileError
 from agentr1_train.presets import groups_of, resolve
@@ -155,6 +155,7 @@ def _check_algorithm(recipe: Recipe) -> None:
             f"rollout.group_size = 1: estimator {settings.estimator!r} compares trajectories of one group, "
             "so at least 2 are needed."
         )
+    _check_adapter(recipe.model)
     critic = recipe.model.critic_path
     if critic and not settings.needs_critic:
         raise ConfigError(
@@ -165,6 +166,19 @@ def _check_algorithm(recipe: Recipe) -> None:
         raise MissingFileError(
             f"model.critic_path = {critic!r}: no model folder there. It needs config.json and weights."
         )
+
+
+def _check_adapter(model: ModelConfig) -> None:
+    if model.lora_rank < 0:
+        raise ConfigError(f"model.lora_rank = {model.lora_rank}: legal is 0 or above.")
+    if model.lora_alpha is not None and model.lora_alpha <= 0:
+        raise ConfigError(f"model.lora_alpha = {model.lora_alpha}: legal is above 0.")
+    for name in ("lora_alpha", "lora_targets"):
+        if not model.lora_rank and getattr(model, name):
+            raise ConfigError(
+                f"model.{name} = {getattr(model, name)!r} would be without effect: model.lora_rank is 0. "
+                "Set a rank, or remove it."
+            )
 
 
 def _check_demonstrations(recipe: Recipe) -> None:

@@ -21,7 +21,7 @@ from agentr1_train.checkpoint import export_policy, latest, load_checkpoint, rea
 from agentr1_train.collection import Collected, Collector, collect_update
 from agentr1_train.config import ModelConfig, Recipe, to_dict, to_toml
 from agentr1_train.critic import load_critic
-from agentr1_train.engine.deepspeed import DeepSpeedEngine, FrozenModel
+from agentr1_train.engine.deepspeed import AdapterFree, DeepSpeedEngine, FrozenModel
 from agentr1_train.env_pool import EnvPool
 from agentr1_train.errors import CheckpointError, ConfigError
 from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow, open_evaluation_pool, write_evaluation
@@ -337,13 +337,15 @@ def _is_of(recipe: Recipe, folder: Path) -> bool:
 def _load_models(recipe: Recipe, model: ModelConfig, settings: AlgorithmSettings, device: torch.device) -> Models:
     """Load policy, critic and reference as the algorithm needs them."""
     dtype, packing, temperature = recipe.engine.dtype, recipe.engine.packing, recipe.rollout.temperature
-    policy = load_policy(model, dtype, temperature, entropy_grad=settings.entropy_coef > 0, packing=packing)
+    policy = load_policy(model, dtype, temperature, settings.entropy_coef > 0, packing, recipe.seed)
     engine = DeepSpeedEngine(policy, recipe.engine, recipe.optimizer, device, name="policy")
     critic = reference = None
     if settings.needs_critic:
-        values = load_critic(model, dtype, packing, settings.by_token)
+        values = load_critic(model, dtype, packing, settings.by_token, recipe.seed)
         critic = DeepSpeedEngine(values, recipe.engine, recipe.optimizer, device, name="critic")
-    if settings.needs_reference:
+    if settings.needs_reference and model.lora_rank:
+        reference = AdapterFree(engine)
+    elif settings.needs_reference:
         reference = FrozenModel(load_reference(model, dtype, temperature, packing), recipe.engine, device)
     return Models(engine, critic, reference)
 

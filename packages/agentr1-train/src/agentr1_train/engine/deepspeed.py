@@ -23,6 +23,7 @@ from agentr1_train.config import EngineConfig, OptimizerConfig
 from agentr1_train.engine.build import ensure_kernel, use_extensions_dir
 from agentr1_train.engine.config import deepspeed_config
 from agentr1_train.errors import CheckpointError, DeviceError, NonFiniteLossError
+from agentr1_train.lora import without_adapter
 from agentr1_train.losses import LossOutput
 from agentr1_train.metrics import merge
 
@@ -46,7 +47,7 @@ class DeepSpeedEngine:
         name: stands in error messages: ``policy``, ``critic``.
 
     Raises:
-        DeviceError: the precision is not supported on the device.
+        DeviceError: the precision is not supported on the device, or there is nothing to offload from.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class DeepSpeedEngine:
         name: str = "policy",
     ) -> None:
         deepspeed = _import_deepspeed(settings, device)
+        _check_offload(settings, device)
         self.name, self.settings, self.device = name, settings, device
+        self._frozen = not all(parameter.requires_grad for parameter in module.parameters())
         self._adamw = torch.optim.AdamW(
             [parameter for parameter in module.parameters() if parameter.requires_grad],
             lr=0.0,
@@ -142,12 +145,14 @@ class DeepSpeedEngine:
             raise self._non_finite_gradient()
         return {"grad_norm": math.inf if skipped else norm, "skipped": float(skipped)}
 
-    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+    def named_weights(self, wanted: Callable[[str], bool] | None = None) -> Iterator[tuple[str, Tensor]]:
         """Yield every parameter once, whole, on every rank. A collective call; a tensor is valid until the next.
+
+        ``wanted`` chooses by name; None takes all.
 
         Tied parameters come under their first name. Under ZeRO-3 parameters are gathered in buckets, never all at once.
         """
-        named = list(self.module.named_parameters())
+        named = [item for item in self.module.named_parameters() if wanted is None or wanted(item[0])]
         if self.settings.zero_stage < 3:
             yield from ((name, parameter.data) for name, parameter in named)
             return
@@ -158,9 +163,14 @@ class DeepSpeedEngine:
                 yield from ((name, parameter.data) for name, parameter in bucket)
 
     def save(self, folder: Path) -> None:
-        """Write weights, optimizer and loss scale of this rank's shard under ``folder``. A collective call."""
+        """Write weights, optimizer and loss scale of this rank's shard under ``folder``. A collective call.
+
+        What is frozen is not written: it is in the folder that the model was loaded from.
+        """
         with _quiet():
-            self._engine.save_checkpoint(str(folder), tag=self.name, save_latest=False)
+            self._engine.save_checkpoint(
+                str(folder), tag=self.name, save_latest=False, exclude_frozen_parameters=self._frozen
+            )
 
     def load(self, folder: Path) -> None:
         """Restore what ``save`` wrote. A collective call.
@@ -169,7 +179,9 @@ class DeepSpeedEngine:
             CheckpointError: there is nothing of this engine in the folder.
         """
         with _quiet():
-            path, _ = self._engine.load_checkpoint(str(folder), tag=self.name, load_lr_scheduler_states=False)
+            path, _ = self._engine.load_checkpoint(
+                str(folder), tag=self.name, load_lr_scheduler_states=False, load_module_strict=not self._frozen
+            )
         if path is None:
             raise CheckpointError(f"{folder} holds no {self.name}; the checkpoint is incomplete.")
 
@@ -186,6 +198,18 @@ class DeepSpeedEngine:
             f"the gradient of the {self.name} is not finite though its loss was. No weight was changed. Lower the "
             "learning rate, or set engine.dtype = 'fp32'."
         )
+
+
+class AdapterFree:
+    """The model that an engine trains, without its adapters: the reference of a run with LoRA, at no copy."""
+
+    def __init__(self, engine: DeepSpeedEngine) -> None:
+        self._engine = engine
+
+    def evaluate(self, batches: Sequence[MicroBatch]) -> list[Any]:
+        """Return what the module's forward gives for each micro-batch. A collective call."""
+        with without_adapter(self._engine.module):
+            return self._engine.evaluate(batches)
 
 
 class FrozenModel:
@@ -276,6 +300,14 @@ def _import_deepspeed(settings: EngineConfig, device: torch.device) -> Any:
 def _quiet() -> contextlib.AbstractContextManager[Any]:
     """Drop what DeepSpeed prints on standard output; errors and warnings go to standard error and stay."""
     return contextlib.redirect_stdout(None)
+
+
+def _check_offload(settings: EngineConfig, device: torch.device) -> None:
+    if settings.offload_optimizer and device.type == "cpu":
+        raise DeviceError(
+            "engine.offload_optimizer = true on engine.device = 'cpu': the optimizer is in the host's memory already. "
+            "Set it to false."
+        )
 
 
 def _check_precision(settings: EngineConfig, device: torch.device) -> None:

@@ -8,7 +8,6 @@ that the endpoint refuses for what they say (400, 413, 422) fail alone; whatever
 
 import asyncio
 import contextlib
-import itertools
 import os
 import random
 import threading
@@ -138,7 +137,8 @@ class OpenAISampler:
 
     async def _complete(self, prompt: Prompt, params: SamplingParams) -> Completion:
         body = request_body(prompt, params, self._settings)
-        for attempt in itertools.count():
+        attempt = 0
+        while True:
             try:
                 answer = await self._ask(body)
                 text, finish = read_choice(answer, self._settings.api, self._settings.send_stop)
@@ -147,12 +147,12 @@ class OpenAISampler:
                     raise self._given_up(attempt + 1, failure) from failure
                 self._usage.retries += 1
                 await asyncio.sleep(max(failure.retry_after, _backoff(attempt)))
+                attempt += 1
                 continue
             self._count(answer)
             text, cut = cut_at_stop(text, params.stop)
             ids = tuple(self._tokenizer.encode(text, add_special_tokens=False))
             return Completion(ids, (0.0,) * len(ids), "length" if finish == "length" and not cut else "stop", text)
-        raise AssertionError("unreachable")
 
     def _given_up(self, attempts: int, failure: TransientError) -> EndpointError:
         wait = failure.retry_after
