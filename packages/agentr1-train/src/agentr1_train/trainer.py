@@ -23,7 +23,7 @@ from agentr1_train.config import ModelConfig, Recipe, to_dict, to_toml
 from agentr1_train.critic import load_critic
 from agentr1_train.engine.deepspeed import AdapterFree, DeepSpeedEngine, FrozenModel
 from agentr1_train.env_pool import EnvPool
-from agentr1_train.errors import CheckpointError, ConfigError
+from agentr1_train.errors import CheckpointError, ConfigError, StoppedError
 from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow, open_evaluation_pool, write_evaluation
 from agentr1_train.experience import Experience, Models, build_experience
 from agentr1_train.flow import AgentEnvLoop, AgentFlow
@@ -35,6 +35,7 @@ from agentr1_train.presets import AlgorithmSettings, resolve
 from agentr1_train.renderer import Renderer, load_tokenizer
 from agentr1_train.sampler.base import Sampler
 from agentr1_train.sampler.build import build_sampler, sampling_tokenizer
+from agentr1_train.stopping import StopRequest
 from agentr1_train.supervised import train_supervised
 from agentr1_train.tracking import EVENTS_FILE, Mark, Tracker, rollout_path, write_rollouts
 from agentr1_train.update import update_models
@@ -51,9 +52,10 @@ def train(recipe: Recipe, *, resume: bool = False) -> Path:
         resume: continue the newest whole checkpoint of ``recipe.run_dir`` (from the start when there is none).
 
     Raises:
+        StoppedError: SIGTERM came; the running update was finished and its checkpoint written.
         AgentR1Error: anything a user can mend; the message says how.
     """
-    with open_run(recipe, resume) as run:
+    with open_run(recipe, resume) as run, StopRequest() as stop:
         if run.update == 0:
             run.evaluate()
         for update in range(run.update, recipe.updates):
@@ -62,6 +64,7 @@ def train(recipe: Recipe, *, resume: bool = False) -> Path:
             run.learn(experience, update)
             run.write_down(collected, experience, update)
             run.checkpoint_or_evaluate()
+            run.stop_if(stop.requested())
         run.finish()
     return Path(recipe.run_dir)
 
@@ -83,6 +86,8 @@ class Run:
     """Only on rank 0."""
     update: int = 0
     """Updates done."""
+    saved: int = -1
+    """Updates that the newest checkpoint holds; -1 before the first."""
     metrics: dict[str, float] | None = None
     """Of the update in progress."""
 
@@ -162,6 +167,21 @@ class Run:
         mark = asdict(self.tracker.mark(self.update)) if self.tracker is not None else {}
         state = {"mark": mark, "kl_coef": self.settings.kl_coef, "version": self.sampler.policy_version}
         save_checkpoint(self.folder, self.update, engines, state, self.recipe)
+        self.saved = self.update
+
+    def stop_if(self, requested: bool) -> None:
+        """End a run that was told to stop, behind a checkpoint. After the last update there is nothing to stop.
+
+        Raises:
+            StoppedError: it was told to.
+        """
+        if requested and self.update < self.recipe.updates:
+            if self.saved != self.update:
+                self.save()
+            raise StoppedError(
+                f"stopped by SIGTERM after update {self.update} of {self.recipe.updates}; its checkpoint is written, "
+                "and --resume continues from there."
+            )
 
     def restore(self, folder: Path) -> None:
         """Go back to a checkpoint, the sampler's weights and version included."""
@@ -170,7 +190,7 @@ class Run:
             engines["critic"] = self.models.critic
         state = load_checkpoint(folder, engines, self.recipe)
         self.settings = replace(self.settings, kl_coef=state["kl_coef"])
-        self.update = state["mark"]["step"]
+        self.update = self.saved = state["mark"]["step"]
         sync_weights(self.models.policy, self.sampler, state["version"])
 
     def finish(self) -> None:

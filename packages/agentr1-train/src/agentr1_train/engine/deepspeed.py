@@ -22,7 +22,8 @@ from agentr1_train.batch import MicroBatch, equalize
 from agentr1_train.config import EngineConfig, OptimizerConfig
 from agentr1_train.engine.build import ensure_kernel, use_extensions_dir
 from agentr1_train.engine.config import deepspeed_config
-from agentr1_train.errors import CheckpointError, DeviceError, NonFiniteLossError
+from agentr1_train.errors import CheckpointError, DeviceError, NonFiniteLossError, OutOfMemoryError
+from agentr1_train.exhausted import is_out_of_memory
 from agentr1_train.lora import without_adapter
 from agentr1_train.losses import LossOutput
 from agentr1_train.metrics import merge
@@ -104,17 +105,19 @@ class DeepSpeedEngine:
 
         Raises:
             NonFiniteLossError: on every rank, when any rank met a loss that is not finite.
+            OutOfMemoryError: on this rank; its launcher ends the others.
         """
         sums: list[dict[str, float]] = []
         broken: list[str] = []
         world = distributed.world_size()
         for at, batch in enumerate(_in_step(batches)):
-            moved = batch.to(self.device)
-            output = loss_fn(self._engine(moved), moved)
-            if not math.isfinite(output.loss.item()):
-                broken.append(f"micro-batch {at} ({len(batch.rows)} rows): {output.loss.item()}")
-            # A rank that stopped here would leave the others waiting in the backward pass.
-            self._engine.backward(output.loss * world)
+            with _within_memory(self.name, at, batch):
+                moved = batch.to(self.device)
+                output = loss_fn(self._engine(moved), moved)
+                if not math.isfinite(output.loss.item()):
+                    broken.append(f"micro-batch {at} ({len(batch.rows)} rows): {output.loss.item()}")
+                # A rank that stopped here would leave the others waiting in the backward pass.
+                self._engine.backward(output.loss * world)
             if batch.rows:
                 sums.append({name: value.item() for name, value in output.sums.items()})
         gathered = distributed.all_gather_object((sums, broken))
@@ -243,9 +246,27 @@ class FrozenModel:
 
 
 def _evaluate(forward: Callable[[MicroBatch], Any], batches: Sequence[MicroBatch], device: torch.device) -> list[Any]:
+    outputs = []
     with torch.no_grad():
-        outputs = [forward(batch.to(device)) for batch in _in_step(batches)]
+        for at, batch in enumerate(_in_step(batches)):
+            with _within_memory("evaluation", at, batch):
+                outputs.append(forward(batch.to(device)))
     return outputs[: len(batches)]
+
+
+@contextlib.contextmanager
+def _within_memory(name: str, at: int, batch: MicroBatch) -> Iterator[None]:
+    """Say in one line which micro-batch did not fit, and what to do."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise OutOfMemoryError(
+            f"micro-batch {at} of the {name} ({len(batch.rows)} rows, {batch.input_ids.numel()} tokens) does not fit "
+            "into memory. No weight was changed. Lower engine.micro_batch_tokens (a longer row stands alone); --resume "
+            "continues."
+        ) from error
 
 
 def _in_step(batches: Sequence[MicroBatch]) -> list[MicroBatch]:
