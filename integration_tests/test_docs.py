@@ -21,7 +21,7 @@ BIN = Path(sys.executable).parent
 SANDBOX = ROOT / "docs/guides/sandbox.md"
 
 # Commands of the operating system that a page may name; they are not run.
-OF_THE_SYSTEM = frozenset({"sudo", "git", "cd"})
+OF_THE_SYSTEM = frozenset({"sudo", "git", "cd", "export"})
 
 
 def blocks(page: Path, language: str) -> list[tuple[int, str, str]]:

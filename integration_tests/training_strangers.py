@@ -1,9 +1,10 @@
 """What the training tests put on PYTHONPATH: a stranger's environment, and faults that strike a real process.
 
 ``FAULT=optim_step:6:SIGKILL`` kills the process at its sixth optimizer step, between backward and step; ``seal``
-strikes inside a checkpoint, before its manifest; ``step`` in the environment.
+strikes inside a checkpoint, before its manifest; ``step`` in the environment. ``FAULT_RANK`` spares the other ranks.
 """
 
+import json
 import os
 import signal
 from typing import Any
@@ -35,12 +36,13 @@ gymnasium.register("Strangers-v0", entry_point=SymbolEnv)
 
 _place, _count, _signal = (os.environ.get("FAULT", "") + "::").split(":")[:3]
 _left = int(_count or 0)
+_rank = os.environ.get("RANK", "0")
 
 
 def strike(place: str) -> None:
     """Send the signal when this is the place and the count is up."""
     global _left
-    if place == _place:
+    if place == _place and os.environ.get("FAULT_RANK", _rank) == _rank:
         _left -= 1
         if _left == 0:
             os.kill(os.getpid(), getattr(signal, _signal))
@@ -67,3 +69,19 @@ if _place in ("optim_step", "seal"):
 def answers(prompt: str, key: tuple[int, ...]) -> str:
     """A script whose answers depend on the episode alone: for rollouts that no weight can change."""
     return "ab"[hash(key) % 2]
+
+
+SERVER = 0
+"""Process of a tool server that ``calls`` kills, once."""
+
+
+def calls(prompt: str, key: tuple[int, ...]) -> str:
+    """A script that calls the calculator and then answers; from the second episode on its server is gone."""
+    global SERVER
+    if key[-2] > 0 and SERVER:
+        os.kill(SERVER, signal.SIGKILL)
+        SERVER = 0
+    if key[-1] == 0:
+        call = {"name": "calculator", "arguments": {"expression": f"{key[-2]} * {key[2]} + 42"}}
+        return f"<tool_call>{json.dumps(call)}</tool_call>"
+    return "<answer>42</answer>"

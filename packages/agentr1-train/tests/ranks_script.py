@@ -17,7 +17,7 @@ from agentr1_train.batch import MicroBatch, Packing, Row, assert_spans, pack, sp
 from agentr1_train.checkpoint import export_policy, latest, load_checkpoint, save_checkpoint
 from agentr1_train.config import AlgorithmConfig, CheckpointConfig, EngineConfig, ModelConfig, OptimizerConfig, Recipe
 from agentr1_train.critic import load_critic
-from agentr1_train.engine.deepspeed import DeepSpeedEngine, FrozenModel
+from agentr1_train.engine.deepspeed import AdapterFree, DeepSpeedEngine, FrozenModel
 from agentr1_train.errors import CheckpointError, NonFiniteLossError
 from agentr1_train.losses import LossOutput, policy_loss, token_weights, value_loss
 from agentr1_train.policy import load_policy, load_reference
@@ -72,10 +72,10 @@ def loss_of_critic(values: Any, batch: MicroBatch) -> LossOutput:
 
 
 def make_engine(
-    model: str, stage: Any, dtype: Any = "fp32", packing: Packing = "rows"
+    model: str, stage: Any, dtype: Any = "fp32", packing: Packing = "rows", lora: int = 0
 ) -> tuple[DeepSpeedEngine, Recipe]:
     recipe = Recipe(
-        model=ModelConfig(path=model),
+        model=ModelConfig(path=model, lora_rank=lora),
         engine=EngineConfig(zero_stage=stage, dtype=dtype, micro_batch_tokens=64, packing=packing),
         checkpoint=CheckpointConfig(keep=2),
     )
@@ -147,8 +147,8 @@ def trio(model: str, stage: Any) -> dict[str, Any]:
         update(policy, rows, FAR)
         losses.append(critic.forward_backward(batches, loss_of_critic)["critic/loss"])
         critic.optim_step(FAR)
-        moved.append(_largest_change(split_tokens(batches, [o[0] for o in policy.evaluate(batches)], len(rows)), rows))
-    still = _largest_change(split_tokens(batches, [o[0] for o in reference.evaluate(batches)], len(rows)), rows)
+        moved.append(_of_reference(policy, rows))
+    still = _of_reference(reference, rows)
     values = split_rows(batches, critic.evaluate(batches), len(rows))
     return {"critic_losses": losses, "policy_moved": moved, "reference_moved": still, "values": values}
 
@@ -158,10 +158,21 @@ def _largest_change(spans: list[tuple[float, ...]], rows: list[Row]) -> float:
     return max(abs(now - old) for now, old in pairs)
 
 
-def resume(model: str, stage: int, dtype: str, out: Path) -> dict[str, Any]:
+def _of_reference(reference: Any, rows: list[Row]) -> float:
+    """How far a reference is from the log-probabilities that the rows began with."""
+    batches = pack(rows, 64)
+    return _largest_change(split_tokens(batches, [o[0] for o in reference.evaluate(batches)], len(rows)), rows)
+
+
+def rows_logp(engine: DeepSpeedEngine, rows: list[Row]) -> list[tuple[float, ...]]:
+    batches = pack(rows, 64)
+    return split_tokens(batches, [output[0] for output in engine.evaluate(batches)], len(rows))
+
+
+def resume(model: str, stage: int, dtype: str, out: Path, lora: int = 0) -> dict[str, Any]:
     """Two updates, a checkpoint, two more; then again from the checkpoint with an engine made afresh."""
-    run_dir = out / f"run_{stage}_{dtype}"
-    engine, recipe = make_engine(model, stage, dtype)
+    run_dir = out / f"run_{stage}_{dtype}_{lora}"
+    engine, recipe = make_engine(model, stage, dtype, lora=lora)
     rows = evaluated(engine, my_rows())
     for _ in range(2):
         update(engine, rows, FAR)
@@ -170,7 +181,7 @@ def resume(model: str, stage: int, dtype: str, out: Path) -> dict[str, Any]:
     first = [update(engine, rows, FAR) for _ in range(2)]
     first_weights = weights_of(engine)
 
-    again, _ = make_engine(model, stage, dtype)
+    again, _ = make_engine(model, stage, dtype, lora=lora)
     update(again, rows, FAR)
     found = latest(run_dir)
     assert found is not None
@@ -194,6 +205,8 @@ def resume(model: str, stage: int, dtype: str, out: Path) -> dict[str, Any]:
         "same_weights": all(torch.equal(first_weights[name], second_weights[name]) for name in first_weights),
         "refusal": refusal,
         "exported": str(exported),
+        "base_moved": _of_reference(AdapterFree(again), rows) if lora else 0.0,
+        "logp": rows_logp(again, rows),
         "weights": second_weights,
     }
 
@@ -226,6 +239,8 @@ def main(out: Path, model: str) -> None:
         result[f"trio_{stage}"] = trio(model, stage)
     for stage, dtype in ((0, "fp32"), (2, "fp32"), (2, "bf16"), (3, "fp32")):
         result[f"resume_{stage}_{dtype}"] = resume(model, stage, dtype, out)
+    for stage, dtype in ((0, "fp32"), (2, "fp32"), (2, "bf16"), (3, "fp32")):
+        result[f"lora_{stage}_{dtype}"] = resume(model, stage, dtype, out, lora=4)
     torch.save(result, out / f"rank_{distributed.rank()}.pt")
     distributed.shutdown()
 

@@ -37,3 +37,12 @@ def test_half_precision_needs_sharding(dtype: str) -> None:
 def test_a_frozen_model_accumulates_nothing() -> None:
     config = deepspeed_config(EngineConfig(zero_stage=3), 1.0, trainable=False)
     assert not {"managed_gradient_accumulation", "gradient_clipping"} & set(config)
+
+
+def test_the_optimizer_is_offloaded_under_zero_only() -> None:
+    config = deepspeed_config(EngineConfig(zero_stage=2, offload_optimizer=True), 1.0)
+    assert config["zero_optimization"]["offload_optimizer"]["device"] == "cpu"
+    frozen = deepspeed_config(EngineConfig(zero_stage=3, offload_optimizer=True), 1.0, trainable=False)
+    assert "offload_optimizer" not in frozen["zero_optimization"]
+    with pytest.raises(ConfigError, match=r"offload_optimizer = true needs engine\.zero_stage of 1 or more"):
+        deepspeed_config(EngineConfig(offload_optimizer=True), 1.0)

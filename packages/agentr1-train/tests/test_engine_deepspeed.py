@@ -154,6 +154,27 @@ def test_precision_the_machine_does_not_have(tiny_model: Any) -> None:
         DeepSpeedEngine(PolicyModel(tiny_model), settings, OptimizerConfig(), device)
 
 
+def test_there_is_nothing_to_offload_from_on_a_cpu(tiny_model: Any) -> None:
+    device = distributed.init("cpu")
+    settings = EngineConfig(zero_stage=2, offload_optimizer=True)
+    with pytest.raises(DeviceError, match=r"offload_optimizer = true on engine\.device = 'cpu'.*Set it to false"):
+        DeepSpeedEngine(PolicyModel(tiny_model), settings, OptimizerConfig(), device)
+
+
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_an_offloaded_optimizer_is_plain_pytorch(
+    plain: dict[str, Any], ranks_script: Any, tiny_model: Any, stage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DeepSpeed's own path for it, which runs on a CPU too, though it saves nothing there and is refused."""
+    monkeypatch.setattr("agentr1_train.engine.deepspeed._check_offload", lambda *_: None)
+    settings = EngineConfig(zero_stage=stage, packing="rows", micro_batch_tokens=64, offload_optimizer=True)
+    engine = DeepSpeedEngine(PolicyModel(tiny_model), settings, OptimizerConfig(), distributed.init("cpu"))
+    assert engine._engine.zero_cpu_offload() if stage < 3 else engine._engine.zero_offload_optimizer()
+    rows = ranks_script.evaluated(engine, ranks_script.all_rows())
+    reports = [ranks_script.update(engine, rows) for _ in range(3)]
+    check_against(plain, {"reports": reports, "weights": ranks_script.weights_of(engine)})
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_gradient_that_is_not_finite_changes_nothing(ranks_script: Any, tiny_model_dir: Path, stage: int) -> None:
     """The loss is finite and its gradient is not: d sqrt(x) / dx at 0."""

@@ -21,10 +21,10 @@ from agentr1_train.env_pool import EnvAttributes, EnvPool, TextEnv
 from agentr1_train.errors import ConfigError, UnknownNameError
 from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow, open_evaluation_pool, write_evaluation
 from agentr1_train.flow import AgentFlow, Episode
-from agentr1_train.renderer import Observation, Renderer, load_tokenizer, newest_text
+from agentr1_train.renderer import Observation, Renderer, newest_text
 from agentr1_train.rollout import Progress
 from agentr1_train.sampler.base import Sampler
-from agentr1_train.sampler.build import build_sampler
+from agentr1_train.sampler.build import build_sampler, sampling_tokenizer
 from agentr1_train.trajectory import Trajectory
 
 STRATEGIES = ("direct", "react", "retrieve_then_read")
@@ -76,11 +76,13 @@ def run_baselines(
 
     Raises:
         UnknownNameError: no strategy, or no tool, of that name.
-        ConfigError: nothing is left to compare.
+        ConfigError: nothing is left to compare, or a trained folder is to be sampled by an endpoint.
     """
     for name in options.strategies:
         if name not in STRATEGIES:
             raise UnknownNameError("strategy", name, STRATEGIES)
+    if options.trained and recipe.sampler.name == "openai":
+        raise ConfigError("--trained names a local folder, sampler.name = 'openai' an endpoint: leave one out.")
     results: dict[str, Evaluation] = {}
     if options.strategies:
         with _loaded(recipe, recipe.model, device) as (renderer, sampler):
@@ -250,9 +252,9 @@ def _evaluate(
 
 @contextmanager
 def _loaded(recipe: Recipe, model: ModelConfig, device: torch.device | str) -> Iterator[tuple[Renderer, Sampler]]:
-    tokenizer = load_tokenizer(model.path, model.chat_template)
+    tokenizer = sampling_tokenizer(replace(recipe, model=model))
     renderer = Renderer(tokenizer, context=recipe.rollout.context, path=model.path)
-    sampler = build_sampler(recipe.sampler, model, tokenizer, device)
+    sampler = build_sampler(recipe.sampler, model, tokenizer, device, recipe.endpoint)
     try:
         yield renderer, sampler
     finally:

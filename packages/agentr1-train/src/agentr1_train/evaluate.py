@@ -25,7 +25,7 @@ from agentr1_train.errors import ConfigError
 from agentr1_train.flow import AgentEnvLoop, AgentFlow
 from agentr1_train.renderer import Renderer
 from agentr1_train.rollout import EVALUATION_STREAM, GroupSpec, Progress, collect, group_seed
-from agentr1_train.sampler.base import Sampler
+from agentr1_train.sampler.base import MeteredSampler, Sampler
 from agentr1_train.sampler.batching import PATIENCE_S
 from agentr1_train.trajectory import Trajectory
 
@@ -78,6 +78,8 @@ class Evaluation:
     reward_parts: Mapping[str, float]
     metrics: Mapping[str, float]
     end_reasons: Mapping[str, int]
+    usage: Mapping[str, float]
+    """What an endpoint was asked for and what it cost (``sampler.openai.Usage``); empty for a model that runs here."""
     rows: tuple[EvaluationRow, ...]
     """By task, then sample."""
 
@@ -89,6 +91,7 @@ class Evaluation:
             **{f"reward/{name}": value for name, value in self.reward_parts.items()},
             **{f"pass@{k}": value for k, value in self.pass_at.items()},
             **{f"ended/{name}": count / episodes for name, count in self.end_reasons.items()},
+            **{f"usage/{name}": value for name, value in self.usage.items()},
             "success": self.success,
             "success_low": self.success_low,
             "success_high": self.success_high,
@@ -163,6 +166,7 @@ def evaluate(
             "Set evaluation.temperature above 0, or evaluation.samples to 1."
         )
     tasks = choose_tasks(pool.task_ids, settings.episodes, seed)
+    before = _usage(sampler)
     groups = collect(
         pool,
         sampler,
@@ -177,7 +181,12 @@ def evaluate(
     rows = [_row(trajectory) for group in groups for trajectory in group.trajectories]
     if gather is not None:
         rows = [row for part in gather(rows) for row in part]
-    return summarise_rows(rows, name=name, env_id=pool.env_id)
+    usage = {item: value - before[item] for item, value in _usage(sampler).items()}
+    return summarise_rows(rows, name=name, env_id=pool.env_id, usage=usage)
+
+
+def _usage(sampler: Sampler) -> dict[str, float]:
+    return sampler.usage if isinstance(sampler, MeteredSampler) else {}
 
 
 def choose_tasks(task_ids: Sequence[str] | None, count: int, seed: int) -> list[GroupSpec]:
@@ -192,7 +201,9 @@ def choose_tasks(task_ids: Sequence[str] | None, count: int, seed: int) -> list[
     ]
 
 
-def summarise_rows(rows: Iterable[EvaluationRow], *, name: str, env_id: str) -> Evaluation:
+def summarise_rows(
+    rows: Iterable[EvaluationRow], *, name: str, env_id: str, usage: Mapping[str, float] | None = None
+) -> Evaluation:
     """Return the figures of an evaluation's episodes, in any order."""
     rows = tuple(sorted(rows, key=lambda row: (row.task, row.sample)))
     by_task: dict[int, list[bool]] = defaultdict(list)
@@ -216,6 +227,7 @@ def summarise_rows(rows: Iterable[EvaluationRow], *, name: str, env_id: str) -> 
         reward_parts=_means(row.reward_parts for row in rows),
         metrics=_means(row.metrics for row in rows),
         end_reasons=dict(sorted(Counter(row.end_reason for row in rows).items())),
+        usage=usage or {},
         rows=rows,
     )
 

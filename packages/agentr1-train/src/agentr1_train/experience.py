@@ -22,7 +22,7 @@ from agentr1_train.batch import Row, pack, split_tokens
 from agentr1_train.config import Recipe
 from agentr1_train.credit_records import credit_records, groups_left_out, is_trained
 from agentr1_train.critic_values import Values, critic_values
-from agentr1_train.engine.deepspeed import DeepSpeedEngine, FrozenModel
+from agentr1_train.engine.deepspeed import AdapterFree, DeepSpeedEngine, FrozenModel
 from agentr1_train.metrics import credit_metrics
 from agentr1_train.presets import AlgorithmSettings
 from agentr1_train.step_rows import StepRows, step_rows
@@ -36,7 +36,7 @@ class Models:
     policy: DeepSpeedEngine
     critic: DeepSpeedEngine | None
     """Present when the estimator needs values."""
-    reference: FrozenModel | None
+    reference: AdapterFree | FrozenModel | None
     """Present when KL to the start of the run, or coherence, is used."""
 
 

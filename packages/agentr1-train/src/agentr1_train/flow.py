@@ -2,7 +2,8 @@
 
 A flow owns prompts, model calls and the assembly of steps. It never fails for what an environment does: an exception, a
 time-out or a reward that is no number ends the trajectory as ``error``, with the reason, and the other episodes go on.
-What the model's side raises (a chat template that cannot render, a sampler without memory) stops the run.
+What the model's side raises (a chat template that cannot render, a sampler without memory) stops the run. A request
+that an endpoint refuses for what it says ends its own trajectory alone.
 """
 
 import dataclasses
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 
 from agentr1_train.config import RolloutConfig
 from agentr1_train.env_pool import TextEnv
+from agentr1_train.errors import RequestRefusedError
 from agentr1_train.renderer import Conversation, Observation, Renderer, newest_text
 from agentr1_train.sampler.base import Completion, Prompt, SamplingParams
 from agentr1_train.sampler.batching import BatchingSampler
@@ -140,12 +142,23 @@ class AgentEnvLoop:
         if play.end_reason is not None:
             play.final_prompt_ids = self._bounded(conversation)
             return None
-        prompt = Prompt(conversation.prompt_ids, (*play.episode.key, len(play.steps), *play.path), self._budget(play))
+        prompt = Prompt(
+            conversation.prompt_ids,
+            (*play.episode.key, len(play.steps), *play.path),
+            self._budget(play),
+            conversation.messages,
+            conversation.tools,
+        )
         version = play.episode.sampler.policy_version
         started = time.perf_counter()
-        completion = await play.episode.sampler.sample(prompt, params)
+        try:
+            completion = await play.episode.sampler.sample(prompt, params)
+        except RequestRefusedError as error:
+            play.end_reason, play.error = "error", failure_reason(f"step {len(play.steps)}", error)
+            return None
         seconds = time.perf_counter() - started
-        step = _unanswered(play, conversation, completion, self._renderer.decode(completion.ids))
+        said = self._renderer.decode(completion.ids) if completion.text is None else completion.text
+        step = _unanswered(play, conversation, completion, said)
         return dataclasses.replace(step, policy_version=version, sample_s=seconds)
 
     async def answer(self, play: Play, step: Step) -> None:

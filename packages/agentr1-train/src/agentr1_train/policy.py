@@ -19,6 +19,7 @@ from agentr1_train.attention import run_model, use_tree_attention
 from agentr1_train.batch import MicroBatch, Packing
 from agentr1_train.config import ModelConfig
 from agentr1_train.errors import ConfigError, MissingFileError
+from agentr1_train.lora import add_adapter
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -81,17 +82,25 @@ def load_policy(
     temperature: float = 1.0,
     entropy_grad: bool = False,
     packing: Packing = "rows",
+    seed: int = 0,
 ) -> PolicyModel:
-    """Load ``settings.path`` as a policy to train on micro-batches packed by ``packing``.
+    """Load ``settings.path`` as a policy to train on micro-batches packed by ``packing``; ``seed`` draws its adapters.
 
     Raises:
         MissingFileError: there is no model at the path.
-        ConfigError: the model cannot attend over trees.
+        ConfigError: the model cannot attend over trees, or has no place for the adapters.
     """
     model = load_model(settings.path, settings, dtype, packing=packing)
+    prepare_training(model, settings, seed)
+    return PolicyModel(model, temperature, entropy_grad)
+
+
+def prepare_training(model: Any, settings: ModelConfig, seed: int) -> None:
+    """Put in what the recipe asks for beside the weights: adapters, recomputed activations."""
+    if settings.lora_rank:
+        add_adapter(model, settings, seed)
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    return PolicyModel(model, temperature, entropy_grad)
 
 
 def load_reference(

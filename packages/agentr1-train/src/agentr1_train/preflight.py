@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agentr1_train.advantages.registry import get_estimator
-from agentr1_train.config import Recipe, RolloutConfig
+from agentr1_train.config import ModelConfig, Recipe, RolloutConfig
+from agentr1_train.endpoint_config import EndpointConfig
 from agentr1_train.errors import ConfigError, MissingFileError
 from agentr1_train.presets import groups_of, resolve
 
@@ -38,6 +39,7 @@ def check(recipe: Recipe, *, training: bool = True) -> None:
             f"evaluation.samples = {recipe.evaluation.samples} at temperature 0 would be one sample repeated. "
             "Set evaluation.temperature above 0, or evaluation.samples to 1."
         )
+    _check_sampler(recipe, training)
     if training:
         _check_branching(recipe.rollout)
         _check_algorithm(recipe)
@@ -109,6 +111,21 @@ def _at_least(least: int, values: Mapping[str, float]) -> _Ranges:
     return ((name, value, value >= least, f"{least} or above") for name, value in values.items())
 
 
+def _check_sampler(recipe: Recipe, training: bool) -> None:
+    """Refuse to train on an endpoint's text, and settings of an endpoint that nobody asks."""
+    if recipe.sampler.name == "openai":
+        if training:
+            raise ConfigError(
+                "sampler.name = 'openai' only evaluates (agentr1-train evaluate): an endpoint gives no token ids to "
+                "train on. Train with sampler.name = 'hf'."
+            )
+    elif recipe.endpoint != EndpointConfig():
+        raise ConfigError(
+            f"the section endpoint would be without effect: sampler.name is {recipe.sampler.name!r}. Remove it, or set "
+            "sampler.name = 'openai'."
+        )
+
+
 def _check_branching(rollout: RolloutConfig) -> None:
     """Refuse settings of branching that nothing reads, and branches that could never be."""
     if rollout.branch_width == 1:
@@ -146,6 +163,7 @@ def _check_algorithm(recipe: Recipe) -> None:
             "weights would be trained on as if the present ones had sampled them. Legal is 'truncate' or 'mask', or "
             "rollout.async_level = 0."
         )
+    _check_adapter(recipe.model)
     critic = recipe.model.critic_path
     if critic and not settings.needs_critic:
         raise ConfigError(
@@ -156,6 +174,19 @@ def _check_algorithm(recipe: Recipe) -> None:
         raise MissingFileError(
             f"model.critic_path = {critic!r}: no model folder there. It needs config.json and weights."
         )
+
+
+def _check_adapter(model: ModelConfig) -> None:
+    if model.lora_rank < 0:
+        raise ConfigError(f"model.lora_rank = {model.lora_rank}: legal is 0 or above.")
+    if model.lora_alpha is not None and model.lora_alpha <= 0:
+        raise ConfigError(f"model.lora_alpha = {model.lora_alpha}: legal is above 0.")
+    for name in ("lora_alpha", "lora_targets"):
+        if not model.lora_rank and getattr(model, name):
+            raise ConfigError(
+                f"model.{name} = {getattr(model, name)!r} would be without effect: model.lora_rank is 0. "
+                "Set a rank, or remove it."
+            )
 
 
 def _check_demonstrations(recipe: Recipe) -> None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from transformers import AutoTokenizer, GenerationConfig
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerFast
 
 from agentr1_train.errors import ConfigError, MissingFileError
 
@@ -48,6 +49,18 @@ def load_tokenizer(path: str, chat_template: str = "") -> Any:
         if not file.is_file():
             raise MissingFileError(f"model.chat_template = {chat_template!r}: no such file.")
         tokenizer.chat_template = file.read_text("utf-8")
+    return tokenizer
+
+
+def byte_tokenizer() -> Any:
+    """Return a tokenizer with one token a byte of UTF-8, for a model whose own is not known: lengths are then bytes."""
+    alphabet = {char: index for index, char in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    made = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.decoder = decoders.ByteLevel()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made)
+    turns = "{% for message in messages %}{{ message['role'] + ': ' + message['content'] + '\n' }}{% endfor %}"
+    tokenizer.chat_template = turns + "{{ tools or '' }}"
     return tokenizer
 
 

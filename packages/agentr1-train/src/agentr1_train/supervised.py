@@ -95,7 +95,7 @@ def train_supervised(
     Raises:
         ConfigError: the environment has no demonstrations, or none that succeeds.
     """
-    policy = load_policy(recipe.model, recipe.engine.dtype, packing=recipe.engine.packing)
+    policy = load_policy(recipe.model, recipe.engine.dtype, packing=recipe.engine.packing, seed=recipe.seed)
     engine = DeepSpeedEngine(policy, recipe.engine, recipe.optimizer, device, name="policy")
     for batch, trajectories in enumerate(_batches(recipe, tokenizer)):
         lr = scheduled(recipe.supervised.lr, batch / recipe.supervised.batches, recipe.supervised.schedule)

@@ -28,9 +28,9 @@ from agentr1_train.checkpoint import (
 from agentr1_train.collection import Collected, Collector, collect_update, dump_collected
 from agentr1_train.config import ModelConfig, Recipe, to_dict, to_toml
 from agentr1_train.critic import load_critic
-from agentr1_train.engine.deepspeed import DeepSpeedEngine, FrozenModel
+from agentr1_train.engine.deepspeed import AdapterFree, DeepSpeedEngine, FrozenModel
 from agentr1_train.env_pool import EnvPool
-from agentr1_train.errors import CheckpointError, ConfigError
+from agentr1_train.errors import CheckpointError, ConfigError, StoppedError
 from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow, open_evaluation_pool, write_evaluation
 from agentr1_train.experience import Experience, Models, build_experience
 from agentr1_train.flow import AgentEnvLoop, AgentFlow
@@ -43,7 +43,8 @@ from agentr1_train.presets import AlgorithmSettings, resolve
 from agentr1_train.renderer import Renderer, load_tokenizer
 from agentr1_train.rollouts_ahead import RolloutsAhead, open_ahead
 from agentr1_train.sampler.base import Sampler
-from agentr1_train.sampler.build import build_sampler
+from agentr1_train.sampler.build import build_sampler, sampling_tokenizer
+from agentr1_train.stopping import StopRequest
 from agentr1_train.supervised import train_supervised
 from agentr1_train.tracking import EVENTS_FILE, Mark, Tracker, rollout_path, write_rollouts
 from agentr1_train.update import update_models
@@ -60,9 +61,10 @@ def train(recipe: Recipe, *, resume: bool = False) -> Path:
         resume: continue the newest whole checkpoint of ``recipe.run_dir`` (from the start when there is none).
 
     Raises:
+        StoppedError: SIGTERM came; the running update was finished and its checkpoint written.
         AgentR1Error: anything a user can mend; the message says how.
     """
-    with open_run(recipe, resume) as run:
+    with open_run(recipe, resume) as run, StopRequest() as stop:
         if run.update == 0:
             run.evaluate()
         for update in range(run.update, recipe.updates):
@@ -71,6 +73,7 @@ def train(recipe: Recipe, *, resume: bool = False) -> Path:
             run.learn(experience, update)
             run.write_down(collected, experience, update)
             run.checkpoint_or_evaluate()
+            run.stop_if(stop.requested())
         run.finish()
     return Path(recipe.run_dir)
 
@@ -94,6 +97,8 @@ class Run:
     """Only on rank 0."""
     update: int = 0
     """Updates done."""
+    saved: int = -1
+    """Updates that the newest checkpoint holds; -1 before the first."""
     metrics: dict[str, float] | None = None
     """Of the update in progress."""
 
@@ -187,6 +192,21 @@ class Run:
         state = {"mark": mark, "kl_coef": self.settings.kl_coef, "version": self.version}
         untrained = dump_collected(self.ahead.settle()) if self.ahead is not None else ""
         save_checkpoint(self.folder, self.update, engines, state, self.recipe, untrained)
+        self.saved = self.update
+
+    def stop_if(self, requested: bool) -> None:
+        """End a run that was told to stop, behind a checkpoint. After the last update there is nothing to stop.
+
+        Raises:
+            StoppedError: it was told to.
+        """
+        if requested and self.update < self.recipe.updates:
+            if self.saved != self.update:
+                self.save()
+            raise StoppedError(
+                f"stopped by SIGTERM after update {self.update} of {self.recipe.updates}; its checkpoint is written, "
+                "and --resume continues from there."
+            )
 
     def restore(self, folder: Path) -> None:
         """Go back to a checkpoint, the sampler's weights and version included."""
@@ -195,7 +215,7 @@ class Run:
             engines["critic"] = self.models.critic
         state = load_checkpoint(folder, engines, self.recipe)
         self.settings = replace(self.settings, kl_coef=state["kl_coef"])
-        self.update = state["mark"]["step"]
+        self.update = self.saved = state["mark"]["step"]
         sync_weights(self.models.policy, self.sampler, state["version"])
 
     def finish(self) -> None:
@@ -282,21 +302,27 @@ def supervised_only(recipe: Recipe) -> Path:
 
 
 def evaluate_only(recipe: Recipe, name: str = "evaluation") -> Evaluation:
-    """Evaluate ``recipe.model.path`` as it is, without an engine, and write ``RUN_DIR/evaluations/<name>``.
+    """Evaluate ``recipe.model.path`` or an endpoint as it is, without an engine; write ``RUN_DIR/evaluations/<name>``.
 
     Returns the figures on every rank.
 
     Raises:
         ConfigError: the recipe asks for no episode.
+        EndpointError: the endpoint cannot be used.
     """
     if not recipe.evaluation.episodes:
         raise ConfigError("evaluation.episodes is 0: give the number of tasks, --evaluation.episodes 200.")
     check(recipe, training=False)
     device = distributed.init(recipe.engine.device, recipe.engine.threads)
-    tokenizer = load_tokenizer(recipe.model.path, recipe.model.chat_template)
+    if recipe.sampler.name == "openai" and distributed.world_size() > 1:
+        raise ConfigError(
+            f"sampler.name = 'openai' on {distributed.world_size()} ranks: one process keeps the rate limit and the "
+            "count. Evaluate without the launcher; rollout.concurrency says how many episodes run side by side."
+        )
+    tokenizer = sampling_tokenizer(recipe)
     with (
         open_evaluation_pool(recipe.env) as pool,
-        contextlib.closing(build_sampler(recipe.sampler, recipe.model, tokenizer, device)) as sampler,
+        contextlib.closing(build_sampler(recipe.sampler, recipe.model, tokenizer, device, recipe.endpoint)) as sampler,
     ):
         return evaluate_policy(recipe, pool, tokenizer, sampler, name)
 
@@ -360,13 +386,15 @@ def _is_of(recipe: Recipe, folder: Path) -> bool:
 def _load_models(recipe: Recipe, model: ModelConfig, settings: AlgorithmSettings, device: torch.device) -> Models:
     """Load policy, critic and reference as the algorithm needs them."""
     dtype, packing, temperature = recipe.engine.dtype, recipe.engine.packing, recipe.rollout.temperature
-    policy = load_policy(model, dtype, temperature, entropy_grad=settings.entropy_coef > 0, packing=packing)
+    policy = load_policy(model, dtype, temperature, settings.entropy_coef > 0, packing, recipe.seed)
     engine = DeepSpeedEngine(policy, recipe.engine, recipe.optimizer, device, name="policy")
     critic = reference = None
     if settings.needs_critic:
-        values = load_critic(model, dtype, packing, settings.by_token)
+        values = load_critic(model, dtype, packing, settings.by_token, recipe.seed)
         critic = DeepSpeedEngine(values, recipe.engine, recipe.optimizer, device, name="critic")
-    if settings.needs_reference:
+    if settings.needs_reference and model.lora_rank:
+        reference = AdapterFree(engine)
+    elif settings.needs_reference:
         reference = FrozenModel(load_reference(model, dtype, temperature, packing), recipe.engine, device)
     return Models(engine, critic, reference)
 

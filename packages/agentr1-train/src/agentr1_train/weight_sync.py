@@ -1,7 +1,8 @@
 """Carries the policy's weights from the engine to the sampler, tensor by tensor, and counts the versions.
 
 Every rank has a sampler and every rank reads the whole stream: under ZeRO-3 the engine gathers buckets of parameters on
-all ranks together. Names are those of the transformers model, without our wrapper's prefix; tied weights come once.
+all ranks together. Names are those of the transformers model, without our wrapper's prefix; tied weights come once, and
+adapters not at all: they are merged.
 """
 
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from agentr1_train.engine.deepspeed import DeepSpeedEngine
+from agentr1_train.lora import has_adapter, is_adapter, merged
 from agentr1_train.sampler.base import Sampler
 
 WRAPPER = "model."
@@ -16,8 +18,15 @@ WRAPPER = "model."
 
 
 def policy_weights(engine: DeepSpeedEngine) -> Iterator[tuple[str, Tensor]]:
-    """Yield (transformers name, whole tensor) of a policy's engine. A collective call; each is valid until the next."""
-    for name, tensor in engine.named_weights():
+    """Yield (transformers name, whole tensor) of a policy's engine. A collective call; each is valid until the next.
+
+    Adapters are merged into the weights they belong to: their tensors, which are small, are gathered first.
+    """
+    weights = engine.named_weights()
+    if has_adapter(engine.module):
+        adapters = {name: tensor.clone() for name, tensor in engine.named_weights(is_adapter)}
+        weights = merged(engine.module, adapters, weights)
+    for name, tensor in weights:
         yield name.removeprefix(WRAPPER), tensor
 
 

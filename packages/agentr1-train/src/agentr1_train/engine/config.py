@@ -21,8 +21,9 @@ def deepspeed_config(engine: EngineConfig, max_grad_norm: float, trainable: bool
         trainable: False for a frozen model, which DeepSpeed only shards.
 
     Raises:
-        ConfigError: half precision without ZeRO. DeepSpeed then adds up gradients in half precision, and takes a step
-            of AdamW on zeros while it sets up, so that every later bias correction is one step off.
+        ConfigError: offload or half precision without ZeRO. In half precision DeepSpeed then adds up gradients in half
+            precision, and takes a step of AdamW on zeros while it sets up, so that every later bias correction is one
+            step off.
     """
     if trainable and engine.dtype != "fp32" and engine.zero_stage == 0:
         raise ConfigError(
@@ -38,11 +39,19 @@ def deepspeed_config(engine: EngineConfig, max_grad_norm: float, trainable: bool
             "stage3_param_persistence_threshold": 10_000,
             "stage3_gather_16bit_weights_on_model_save": True,
         }
+    if trainable and engine.offload_optimizer:
+        if engine.zero_stage == 0:
+            raise ConfigError(
+                "engine.offload_optimizer = true needs engine.zero_stage of 1 or more: without ZeRO the optimizer "
+                "is torch's own, beside the weights."
+            )
+        zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     config: dict[str, Any] = {
         # Rows are packed by us; DeepSpeed only checks that these two agree, so both say one sample a rank.
         "train_micro_batch_size_per_gpu": 1,
         "zero_optimization": zero,
         "zero_allow_untested_optimizer": True,
+        "zero_force_ds_cpu_optimizer": False,  # torch's fused AdamW runs on the host too, and needs no compiler
         "steps_per_print": None,
         "wall_clock_breakdown": False,
     }

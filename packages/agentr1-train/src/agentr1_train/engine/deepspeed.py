@@ -22,7 +22,9 @@ from agentr1_train.batch import MicroBatch, equalize
 from agentr1_train.config import EngineConfig, OptimizerConfig
 from agentr1_train.engine.build import ensure_kernel, use_extensions_dir
 from agentr1_train.engine.config import deepspeed_config
-from agentr1_train.errors import CheckpointError, DeviceError, NonFiniteLossError
+from agentr1_train.errors import CheckpointError, DeviceError, NonFiniteLossError, OutOfMemoryError
+from agentr1_train.exhausted import is_out_of_memory
+from agentr1_train.lora import without_adapter
 from agentr1_train.losses import LossOutput
 from agentr1_train.metrics import merge
 
@@ -46,7 +48,7 @@ class DeepSpeedEngine:
         name: stands in error messages: ``policy``, ``critic``.
 
     Raises:
-        DeviceError: the precision is not supported on the device.
+        DeviceError: the precision is not supported on the device, or there is nothing to offload from.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class DeepSpeedEngine:
         name: str = "policy",
     ) -> None:
         deepspeed = _import_deepspeed(settings, device)
+        _check_offload(settings, device)
         self.name, self.settings, self.device = name, settings, device
+        self._frozen = not all(parameter.requires_grad for parameter in module.parameters())
         self._adamw = torch.optim.AdamW(
             [parameter for parameter in module.parameters() if parameter.requires_grad],
             lr=0.0,
@@ -101,17 +105,19 @@ class DeepSpeedEngine:
 
         Raises:
             NonFiniteLossError: on every rank, when any rank met a loss that is not finite.
+            OutOfMemoryError: on this rank; its launcher ends the others.
         """
         sums: list[dict[str, float]] = []
         broken: list[str] = []
         world = distributed.world_size()
         for at, batch in enumerate(_in_step(batches)):
-            moved = batch.to(self.device)
-            output = loss_fn(self._engine(moved), moved)
-            if not math.isfinite(output.loss.item()):
-                broken.append(f"micro-batch {at} ({len(batch.rows)} rows): {output.loss.item()}")
-            # A rank that stopped here would leave the others waiting in the backward pass.
-            self._engine.backward(output.loss * world)
+            with _within_memory(self.name, at, batch):
+                moved = batch.to(self.device)
+                output = loss_fn(self._engine(moved), moved)
+                if not math.isfinite(output.loss.item()):
+                    broken.append(f"micro-batch {at} ({len(batch.rows)} rows): {output.loss.item()}")
+                # A rank that stopped here would leave the others waiting in the backward pass.
+                self._engine.backward(output.loss * world)
             if batch.rows:
                 sums.append({name: value.item() for name, value in output.sums.items()})
         gathered = distributed.all_gather_object((sums, broken))
@@ -142,12 +148,14 @@ class DeepSpeedEngine:
             raise self._non_finite_gradient()
         return {"grad_norm": math.inf if skipped else norm, "skipped": float(skipped)}
 
-    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+    def named_weights(self, wanted: Callable[[str], bool] | None = None) -> Iterator[tuple[str, Tensor]]:
         """Yield every parameter once, whole, on every rank. A collective call; a tensor is valid until the next.
+
+        ``wanted`` chooses by name; None takes all.
 
         Tied parameters come under their first name. Under ZeRO-3 parameters are gathered in buckets, never all at once.
         """
-        named = list(self.module.named_parameters())
+        named = [item for item in self.module.named_parameters() if wanted is None or wanted(item[0])]
         if self.settings.zero_stage < 3:
             yield from ((name, parameter.data) for name, parameter in named)
             return
@@ -158,9 +166,14 @@ class DeepSpeedEngine:
                 yield from ((name, parameter.data) for name, parameter in bucket)
 
     def save(self, folder: Path) -> None:
-        """Write weights, optimizer and loss scale of this rank's shard under ``folder``. A collective call."""
+        """Write weights, optimizer and loss scale of this rank's shard under ``folder``. A collective call.
+
+        What is frozen is not written: it is in the folder that the model was loaded from.
+        """
         with _quiet():
-            self._engine.save_checkpoint(str(folder), tag=self.name, save_latest=False)
+            self._engine.save_checkpoint(
+                str(folder), tag=self.name, save_latest=False, exclude_frozen_parameters=self._frozen
+            )
 
     def load(self, folder: Path) -> None:
         """Restore what ``save`` wrote. A collective call.
@@ -169,7 +182,9 @@ class DeepSpeedEngine:
             CheckpointError: there is nothing of this engine in the folder.
         """
         with _quiet():
-            path, _ = self._engine.load_checkpoint(str(folder), tag=self.name, load_lr_scheduler_states=False)
+            path, _ = self._engine.load_checkpoint(
+                str(folder), tag=self.name, load_lr_scheduler_states=False, load_module_strict=not self._frozen
+            )
         if path is None:
             raise CheckpointError(f"{folder} holds no {self.name}; the checkpoint is incomplete.")
 
@@ -186,6 +201,18 @@ class DeepSpeedEngine:
             f"the gradient of the {self.name} is not finite though its loss was. No weight was changed. Lower the "
             "learning rate, or set engine.dtype = 'fp32'."
         )
+
+
+class AdapterFree:
+    """The model that an engine trains, without its adapters: the reference of a run with LoRA, at no copy."""
+
+    def __init__(self, engine: DeepSpeedEngine) -> None:
+        self._engine = engine
+
+    def evaluate(self, batches: Sequence[MicroBatch]) -> list[Any]:
+        """Return what the module's forward gives for each micro-batch. A collective call."""
+        with without_adapter(self._engine.module):
+            return self._engine.evaluate(batches)
 
 
 class FrozenModel:
@@ -219,9 +246,27 @@ class FrozenModel:
 
 
 def _evaluate(forward: Callable[[MicroBatch], Any], batches: Sequence[MicroBatch], device: torch.device) -> list[Any]:
+    outputs = []
     with torch.no_grad():
-        outputs = [forward(batch.to(device)) for batch in _in_step(batches)]
+        for at, batch in enumerate(_in_step(batches)):
+            with _within_memory("evaluation", at, batch):
+                outputs.append(forward(batch.to(device)))
     return outputs[: len(batches)]
+
+
+@contextlib.contextmanager
+def _within_memory(name: str, at: int, batch: MicroBatch) -> Iterator[None]:
+    """Say in one line which micro-batch did not fit, and what to do."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise OutOfMemoryError(
+            f"micro-batch {at} of the {name} ({len(batch.rows)} rows, {batch.input_ids.numel()} tokens) does not fit "
+            "into memory. No weight was changed. Lower engine.micro_batch_tokens (a longer row stands alone); --resume "
+            "continues."
+        ) from error
 
 
 def _in_step(batches: Sequence[MicroBatch]) -> list[MicroBatch]:
@@ -276,6 +321,14 @@ def _import_deepspeed(settings: EngineConfig, device: torch.device) -> Any:
 def _quiet() -> contextlib.AbstractContextManager[Any]:
     """Drop what DeepSpeed prints on standard output; errors and warnings go to standard error and stay."""
     return contextlib.redirect_stdout(None)
+
+
+def _check_offload(settings: EngineConfig, device: torch.device) -> None:
+    if settings.offload_optimizer and device.type == "cpu":
+        raise DeviceError(
+            "engine.offload_optimizer = true on engine.device = 'cpu': the optimizer is in the host's memory already. "
+            "Set it to false."
+        )
 
 
 def _check_precision(settings: EngineConfig, device: torch.device) -> None:

@@ -4,6 +4,7 @@ from agentr1_train.sampler.base import Completion, Prompt, Sampler, SamplingPara
 from agentr1_train.sampler.batching import BatchingSampler
 from agentr1_train.sampler.build import SAMPLERS, build_sampler
 from agentr1_train.sampler.hf import HFSampler
+from agentr1_train.sampler.openai import OpenAISampler
 from agentr1_train.sampler.scripted import ScriptedSampler
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "BatchingSampler",
     "Completion",
     "HFSampler",
+    "OpenAISampler",
     "Prompt",
     "Sampler",
     "SamplingParams",

@@ -4,9 +4,9 @@ A sampler knows nothing of episodes. Noise is keyed by ``Prompt.key`` and never 
 prompt samples the same alone and in a batch, up to rounding of the logits.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -22,6 +22,10 @@ class Prompt:
     """Seeds the noise: (run seed, stream, episode, step) or any tuple of ints."""
     max_tokens: int
     """Upper bound of this response."""
+    messages: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, repr=False)
+    """What ``ids`` render: for a sampler that sends messages. Ids alone are what is sampled from everywhere else."""
+    tools: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, repr=False)
+    """Schemas that the template was given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class Completion:
     ids: tuple[int, ...]
     logprobs: tuple[float, ...]
     finish_reason: FinishReason
+    text: str | None = None
+    """The response where it is text that came, and no ids: ``ids`` are then what a tokenizer makes of it, untrained."""
 
 
 class Sampler(Protocol):
@@ -60,3 +66,20 @@ class Sampler(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class SoloSampler(Protocol):
+    """A sampler whose requests gain nothing by meeting in batches: each is sent at once, and holds nobody."""
+
+    async def complete(self, prompt: Prompt, params: SamplingParams) -> Completion:
+        """Return the completion of one prompt."""
+        ...
+
+
+@runtime_checkable
+class MeteredSampler(Protocol):
+    """A sampler that counts what it asked for and what it cost."""
+
+    @property
+    def usage(self) -> dict[str, float]: ...

@@ -13,7 +13,7 @@ import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from agentr1_train.sampler.base import Completion, Prompt, Sampler, SamplingParams
+from agentr1_train.sampler.base import Completion, Prompt, Sampler, SamplingParams, SoloSampler
 from agentr1_train.worker_thread import WorkerThread
 
 PATIENCE_S = 0.25
@@ -89,7 +89,9 @@ class BatchingSampler:
             self._changed.set()
 
     async def sample(self, prompt: Prompt, params: SamplingParams) -> Completion:
-        """Return the completion of one prompt, sampled with whatever else waits."""
+        """Return the completion of one prompt, sampled with whatever else waits; or at once, by a solo sampler."""
+        if isinstance(self._sampler, SoloSampler):
+            return await self._sampler.complete(prompt, params)
         if self._task is None:
             self._task = asyncio.create_task(self._serve(), name="agentr1-batching")
         slot = _current_slot.get()
