@@ -95,7 +95,7 @@ class RayConfig:
     """Episodes played by actors on a Ray cluster; sampling stays in the rank. Needs ``agentr1-train[ray]``."""
 
     actors: int = 0
-    """Actors that play for one rank, and as many for its evaluations; 0: episodes are played in the rank, without Ray."""
+    """Actors that play for one rank, and as many for its evaluations; 0: no Ray, episodes are played in the rank."""
     address: str = ""
     """``HOST:PORT`` of the cluster, as ``ray start --head`` prints it; empty: the variable RAY_ADDRESS."""
     cpus_per_actor: float = 1.0

@@ -56,7 +56,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The model's side of the flow raised, or no environment could be made: it is raised in the rank. Nothing follows."""
+    """The model's side raised, or no environment could be made: raised again in the rank. Nothing follows."""
 
     error: Exception
 

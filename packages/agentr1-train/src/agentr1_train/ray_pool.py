@@ -1,4 +1,4 @@
-"""Episodes in CPU actors of a Ray cluster. The only module that imports ray, and only when actors are asked for.
+"""Episodes in CPU actors of a Ray cluster.
 
 Each actor is an ``EpisodeHost``; the rank samples for all of them. An episode counts when its trajectories have
 arrived here: one whose actor is lost before that is begun again elsewhere, with the same seeds, and so gives the same
@@ -11,13 +11,10 @@ import contextlib
 import hashlib
 import itertools
 import os
-import socket
 import sys
 import time
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
 from agentr1_train.config import EnvConfig, RayConfig
@@ -26,6 +23,7 @@ from agentr1_train.episode_host import EpisodeHost, Event, Failed, PoolFacts, pl
 from agentr1_train.errors import ClusterError, ConfigError
 from agentr1_train.flow import AgentFlow, EpisodeSampler
 from agentr1_train.pools import EpisodeTask, Pool
+from agentr1_train.ray_connection import check_room, connect, disconnect
 from agentr1_train.sampler.base import Completion
 from agentr1_train.trajectory import Trajectory
 
@@ -33,7 +31,6 @@ _CALLS = 100_000
 """Calls one actor answers at a time. They only wait: how much runs is bounded by ``rollout.concurrency``."""
 _FAILED_STARTS = 3
 """Actors that may die one after another before the first environment of any stands."""
-_CONNECT_S = 5.0
 _POLL_S = 0.05
 
 
@@ -86,9 +83,7 @@ class _Calls:
 class RayPool:
     """Actors that play episodes of one environment. One event loop uses it at a time."""
 
-    def __init__(
-        self, env: EnvConfig, settings: RayConfig, *, extra_kwargs: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, env: EnvConfig, settings: RayConfig, *, extra_kwargs: Mapping[str, Any] | None = None) -> None:
         """Connect, start the actors, and wait until the first one stands.
 
         Args:
@@ -108,9 +103,9 @@ class RayPool:
         self._failed_starts = 0
         self._pickled: list[tuple[AgentFlow, str, bytes]] = []
         self._workers: list[_Worker] = []
-        self._ray = _connect(settings)
+        self._ray = connect(settings)
         try:
-            _check_room(self._ray, settings)
+            check_room(self._ray, settings)
             self._workers = [self._start() for _ in range(settings.actors)]
             facts = self._first_facts()
         except BaseException:
@@ -162,7 +157,7 @@ class RayPool:
         for worker in self._workers:
             self._kill(worker)
         self._workers.clear()
-        _disconnect(self._ray)
+        disconnect(self._ray)
 
     def _start(self) -> _Worker:
         host = self._ray.remote(EpisodeHost).options(
@@ -210,7 +205,9 @@ class RayPool:
         except self._ray.exceptions.RayError as error:
             self._failed_starts += 1
             if self._failed_starts > _FAILED_STARTS:
-                raise ClusterError(f"{self._failed_starts} Ray actors in turn died before they stood: {error}") from error
+                raise ClusterError(
+                    f"{self._failed_starts} Ray actors in turn died before they stood: {error}"
+                ) from error
             self._lose(worker, error)
             return None
         if isinstance(answer, Failed):
@@ -286,89 +283,6 @@ def _lost(env_id: str, task: EpisodeTask, attempts: int) -> Trajectory:
         final_observation="",
         error=f"ray: {attempts} actors were lost while they played it",
     )
-
-
-# --- the connection, one a process ---------------------------------------------------------------------------------
-
-_users = 0
-"""Pools that use this process's connection; one that somebody else made is left alone."""
-_ours = False
-
-
-def _connect(settings: RayConfig) -> ModuleType:
-    """Return the module ``ray``, connected.
-
-    Raises:
-        ConfigError: no address, nobody there, not installed, or Ray refuses (another version of Ray or Python).
-    """
-    global _users, _ours
-    address = settings.address or os.environ.get("RAY_ADDRESS", "")
-    _check_address(address)
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError(
-            f"ray.actors = {settings.actors}, but Ray cannot be imported ({error}). "
-            "Install it, pip install 'agentr1-train[ray]', or set ray.actors = 0."
-        ) from error
-    if not ray.is_initialized():
-        _check_answers(address)  # Ray itself would try again and again
-        try:
-            with _quiet():
-                ray.init(address, log_to_driver=False, logging_level="warning", configure_logging=False)
-        except Exception as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise ConfigError(f"ray.address = {address!r}: Ray could not join that cluster: {reason}") from error
-        _ours = True
-    _users += 1
-    return ray
-
-
-def _disconnect(ray: ModuleType) -> None:
-    global _users, _ours
-    _users -= 1
-    if _users == 0 and _ours:
-        _ours = False
-        with _quiet():
-            ray.shutdown()
-
-
-def _check_address(address: str) -> None:
-    host, _, port = address.rpartition(":")
-    if host and port.isdigit() and "/" not in host:
-        return
-    raise ConfigError(
-        f"ray.address = {address!r}: write HOST:PORT of the cluster, as `ray start --head` prints it, or set RAY_ADDRESS. "
-        "A cluster of this machine alone: ray start --head --port 6379, then --ray.address 127.0.0.1:6379."
-    )
-
-
-def _check_answers(address: str) -> None:
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
-    except (OSError, OverflowError) as error:
-        raise ConfigError(
-            f"ray.address = {address!r}: nobody answers there ({error}). Start the cluster (ray start --head --port "
-            f"{port}), or set ray.actors = 0."
-        ) from error
-
-
-def _check_room(ray: ModuleType, settings: RayConfig) -> None:
-    wanted, there = settings.actors * settings.cpus_per_actor, ray.cluster_resources().get("CPU", 0.0)
-    if wanted > there:
-        raise ConfigError(
-            f"ray.actors = {settings.actors} of {settings.cpus_per_actor:g} CPUs each: the cluster has {there:g} CPUs "
-            "in all. Add nodes (ray start --address), or lower ray.actors or ray.cpus_per_actor."
-        )
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Ray's own warnings while it connects (about GPUs that these actors never use) are not the user's to mend."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _say(message: str) -> None:
