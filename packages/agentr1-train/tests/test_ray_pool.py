@@ -200,19 +200,20 @@ def test_what_cannot_start_is_refused(cluster: Any) -> None:
 
 @pytest.mark.slow
 def test_training_over_ray_under_the_launcher(
-    cluster: Any, second_node: Any, symbol_recipe: Callable[..., dict[str, Any]], tmp_path: Path, launch: Any
+    cluster: Any,
+    second_node: Any,
+    symbol_recipe: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    launch: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Two ranks, an actor each, and one each for the evaluations; the first rollout is that of one rank without Ray."""
     sections = {"updates": 2, "evaluation": {"episodes": 4}}
     train(recipe_from_dict(symbol_recipe(**sections, run_dir=str(tmp_path / "alone"))))
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(tomli_w.dumps(symbol_recipe(**sections, ray={"actors": 1, "address": cluster.address})), "utf-8")
-    started = tmp_path / "start.py"
-    started.write_text(
-        f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n"
-        "from agentr1_train.cli import main\nsys.exit(main(sys.argv[1:]))\n"
-    )
-    done = launch(started, recipe, timeout=400)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    done = launch("--module", "agentr1_train", recipe, timeout=400)
     assert done.returncode == 0, done.stderr[-3000:]
     first = [read_rollouts(rollout_path(tmp_path / name, 1)) for name in ("alone", "run")]
     alone, over_ray = ([tuple(step.response_ids for step in item.steps) for item in items] for items in first)
