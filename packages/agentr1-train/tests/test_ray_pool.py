@@ -30,6 +30,8 @@ from agentr1_train.trajectory import Trajectory, TrajectoryGroup
 SETTINGS = RolloutConfig(max_prompt_tokens=2000, max_response_tokens=24)
 GROUPS, SIZE = 4, 2
 NODE = {"num_cpus": 2, "object_store_memory": 80_000_000}
+PATIENT = {"gcs_rpc_server_reconnect_timeout_s": 300, "health_check_timeout_ms": 30_000}
+"""A machine that is busy with other tests is no dead node."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +46,8 @@ def cluster() -> Iterator[Any]:
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    found = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    head = {**NODE, "include_dashboard": False, "_system_config": PATIENT}
+    found = Cluster(initialize_head=True, head_node_args=head)
     try:
         yield found
     finally:
@@ -93,6 +96,14 @@ def lines(log: Path) -> list[tuple[int, int, str]]:
     return [(int(pid), int(seed), what) for pid, seed, what in found]
 
 
+def standing(pool: RayPool) -> RayPool:
+    """Wait for all actors; a rollout begins as soon as one stands."""
+    deadline = time.monotonic() + 120
+    while len(pool._admit()) < len(pool._workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return pool
+
+
 def when_stepping(log: Path, act: Callable[[], None]) -> threading.Thread:
     """Act once two processes are in the middle of episodes."""
 
@@ -119,7 +130,7 @@ def test_actors_on_two_nodes_play_what_is_played_here(
     with EnvPool(diary()) as pool:
         here, sampled = roll(pool, tiny_tokenizer), roll(pool, tiny_tokenizer, HFSampler(tiny_model, tiny_tokenizer))
         facts = pool.task_ids, pool.training_only, pool.attributes
-    with RayPool(diary(log=str(log)), settings(cluster)) as pool:
+    with standing(RayPool(diary(log=str(log)), settings(cluster))) as pool:
         assert (pool.task_ids, pool.training_only, pool.attributes) == facts
         assert untimed(roll(pool, tiny_tokenizer)) == untimed(here)
         there = roll(pool, tiny_tokenizer, HFSampler(tiny_model, tiny_tokenizer))
@@ -142,7 +153,7 @@ def test_the_episodes_of_a_killed_actor_begin_again(cluster: Any, tiny_tokenizer
     log = tmp_path / "log"
     with EnvPool(diary()) as pool:
         here = untimed(roll(pool, tiny_tokenizer))
-    with RayPool(diary(log=str(log), slow_s=0.3), settings(cluster)) as pool:
+    with standing(RayPool(diary(log=str(log), slow_s=0.3), settings(cluster))) as pool:
         killer = when_stepping(log, lambda: os.kill(lines(log)[0][0], signal.SIGKILL))
         there = untimed(roll(pool, tiny_tokenizer))
         killer.join()
@@ -159,7 +170,7 @@ def test_the_episodes_of_a_removed_node_begin_again(
     log = tmp_path / "log"
     with EnvPool(diary()) as pool:
         here = untimed(roll(pool, tiny_tokenizer))
-    with RayPool(diary(log=str(log), slow_s=0.3), settings(cluster)) as pool:
+    with standing(RayPool(diary(log=str(log), slow_s=0.3), settings(cluster))) as pool:
         remover = when_stepping(log, lambda: cluster.remove_node(second_node, allow_graceful=False))
         there = untimed(roll(pool, tiny_tokenizer))
         remover.join()
