@@ -2,8 +2,6 @@
 
 import os
 import signal
-import socket
-import sys
 import threading
 import time
 from collections import Counter
@@ -242,29 +240,3 @@ def test_training_over_ray_under_the_launcher(
 def test_no_actors_no_ray() -> None:
     with open_pool(diary(), RayConfig()) as pool:
         assert isinstance(pool, EnvPool)
-
-
-@pytest.mark.parametrize("address", ["", "somewhere", "ray://host:10001", "host:port"])
-def test_an_address_has_host_and_port(address: str) -> None:
-    with pytest.raises(ConfigError, match="write HOST:PORT of the cluster"):
-        open_pool(diary(), RayConfig(actors=1, address=address))
-
-
-def test_a_dead_address_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray")
-    with socket.socket() as taken:  # bound, but nobody listens
-        taken.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        started = time.monotonic()
-        with pytest.raises(ConfigError, match=rf"ray\.address = '{address}': nobody answers there"):
-            open_pool(diary(), RayConfig(actors=1, address=address))
-        monkeypatch.setenv("RAY_ADDRESS", address)
-        with pytest.raises(ConfigError, match="nobody answers there"):
-            open_pool(diary(), RayConfig(actors=1))
-        assert time.monotonic() - started < 30
-
-
-def test_ray_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"pip install 'agentr1-train\[ray\]', or set ray.actors = 0"):
-        open_pool(diary(), RayConfig(actors=1, address="127.0.0.1:6379"))
