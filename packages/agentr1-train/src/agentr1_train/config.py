@@ -103,6 +103,22 @@ class RolloutConfig:
 
 
 @dataclass(frozen=True)
+class RayConfig:
+    """Episodes played by actors on a Ray cluster; sampling stays in the rank. Needs ``agentr1-train[ray]``."""
+
+    actors: int = 0
+    """Actors that play for one rank, and as many for its evaluations; 0: no Ray, episodes are played in the rank."""
+    address: str = ""
+    """``HOST:PORT`` of the cluster, as ``ray start --head`` prints it; empty: the variable RAY_ADDRESS."""
+    cpus_per_actor: float = 1.0
+    """CPUs of the cluster that each actor reserves; 0.5: two share one."""
+    start_timeout_s: float = 120.0
+    """Seconds within which an actor must stand, its first environment made, when none does."""
+    attempts: int = 4
+    """Times an episode is begun while its actors die; after the last it ends as ``error``."""
+
+
+@dataclass(frozen=True)
 class SamplerConfig:
     """What generates the responses."""
 
@@ -237,6 +253,7 @@ class Recipe:
     env: EnvConfig = EnvConfig()
     model: ModelConfig = ModelConfig()
     rollout: RolloutConfig = RolloutConfig()
+    ray: RayConfig = RayConfig()
     sampler: SamplerConfig = SamplerConfig()
     endpoint: EndpointConfig = field(default_factory=EndpointConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)

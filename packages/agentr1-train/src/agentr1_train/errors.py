@@ -46,6 +46,10 @@ class EnvironmentLoadError(AgentR1Error, RuntimeError):
     """An environment that could not be made at all; one that fails in ``reset`` or ``step`` is a trajectory's error."""
 
 
+class ClusterError(AgentR1Error, RuntimeError):
+    """A Ray cluster that cannot be reached, has no room for the actors, or loses them faster than they start."""
+
+
 class RolloutError(AgentR1Error, RuntimeError):
     """More trajectories failed than the recipe allows; the message has the commonest reason."""
 

@@ -18,11 +18,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agentr1_train.config import EnvConfig, EvaluationConfig, RolloutConfig
+from agentr1_train.config import EnvConfig, EvaluationConfig, RayConfig, RolloutConfig
 from agentr1_train.distributed import Gather
-from agentr1_train.env_pool import EnvPool
 from agentr1_train.errors import ConfigError
 from agentr1_train.flow import AgentEnvLoop, AgentFlow
+from agentr1_train.pools import Pool
+from agentr1_train.ray_pool import open_pool
 from agentr1_train.renderer import Renderer
 from agentr1_train.rollout import EVALUATION_STREAM, GroupSpec, Progress, collect, group_seed
 from agentr1_train.sampler.base import MeteredSampler, Sampler
@@ -106,13 +107,15 @@ def evaluation_flow(renderer: Renderer, rollout: RolloutConfig, settings: Evalua
     return AgentEnvLoop(renderer, replace(rollout, temperature=settings.temperature, top_p=settings.top_p))
 
 
-def open_evaluation_pool(config: EnvConfig, overlay: Mapping[str, Any] | None = None) -> EnvPool:
-    """Return environments with ``env.eval_kwargs``, and ``overlay`` on top.
+def open_evaluation_pool(
+    config: EnvConfig, overlay: Mapping[str, Any] | None = None, ray: RayConfig | None = None
+) -> Pool:
+    """Return environments with ``env.eval_kwargs``, and ``overlay`` on top; in actors where ``ray`` asks for them.
 
     Raises:
         ConfigError: a setting in force is for training only (the environment tells: ``training_only``).
     """
-    pool = EnvPool(config, extra_kwargs={**config.eval_kwargs, **(overlay or {})})
+    pool = open_pool(config, ray or RayConfig(), extra_kwargs={**config.eval_kwargs, **(overlay or {})})
     if pool.training_only:
         pool.close()
         raise ConfigError(
@@ -123,7 +126,7 @@ def open_evaluation_pool(config: EnvConfig, overlay: Mapping[str, Any] | None = 
 
 
 def evaluate(
-    pool: EnvPool,
+    pool: Pool,
     sampler: Sampler,
     flow: AgentFlow,
     settings: EvaluationConfig,

@@ -21,10 +21,19 @@ from agentr1_train.env_pool import TextEnv
 from agentr1_train.errors import RequestRefusedError
 from agentr1_train.renderer import Conversation, Observation, Renderer, newest_text
 from agentr1_train.sampler.base import Completion, Prompt, SamplingParams
-from agentr1_train.sampler.batching import BatchingSampler
 from agentr1_train.trajectory import EndReason, Step, Trajectory
 
 _REWARD_PREFIX = "reward/"
+
+
+class EpisodeSampler(Protocol):
+    """What a flow sees of the sampler: the rank's ``BatchingSampler``, or what stands for it in another process."""
+
+    @property
+    def policy_version(self) -> int: ...
+    async def sample(self, prompt: Prompt, params: SamplingParams) -> Completion: ...
+    def slot(self) -> AbstractAsyncContextManager[None]: ...
+    def rest(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +42,7 @@ class Episode:
 
     env: TextEnv
     """Lent for this episode; not reset yet."""
-    sampler: BatchingSampler
+    sampler: EpisodeSampler
     """``await episode.sampler.sample(prompt, params)``; may be called for several branches at once."""
     seed: int
     options: Mapping[str, Any] | None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agentr1_train.advantages.registry import get_estimator
-from agentr1_train.config import ModelConfig, Recipe, RolloutConfig
+from agentr1_train.config import ModelConfig, RayConfig, Recipe, RolloutConfig
 from agentr1_train.endpoint_config import EndpointConfig
 from agentr1_train.errors import ConfigError, MissingFileError
 from agentr1_train.presets import groups_of, resolve
@@ -40,6 +40,7 @@ def check(recipe: Recipe, *, training: bool = True) -> None:
             "Set evaluation.temperature above 0, or evaluation.samples to 1."
         )
     _check_sampler(recipe, training)
+    _check_ray(recipe.ray)
     if training:
         _check_branching(recipe.rollout)
         _check_algorithm(recipe)
@@ -54,6 +55,7 @@ def _playing(recipe: Recipe) -> _Ranges:
         "rollout.max_response_tokens": rollout.max_response_tokens,
         "sampler.max_batch": recipe.sampler.max_batch,
         "evaluation.samples": evaluation.samples,
+        "ray.attempts": recipe.ray.attempts,
     }
     yield from _at_least(1, counts)
     limits = {
@@ -63,10 +65,13 @@ def _playing(recipe: Recipe) -> _Ranges:
         "evaluation.episodes": evaluation.episodes,
         "evaluation.temperature": evaluation.temperature,
         "engine.threads": recipe.engine.threads,
+        "ray.actors": recipe.ray.actors,
+        "ray.cpus_per_actor": recipe.ray.cpus_per_actor,
     }
     yield from _at_least(0, limits)
     for name, value in {"rollout.top_p": rollout.top_p, "evaluation.top_p": evaluation.top_p}.items():
         yield name, value, 0 < value <= 1, "above 0, at most 1"
+    yield "ray.start_timeout_s", recipe.ray.start_timeout_s, recipe.ray.start_timeout_s > 0, "above 0"
 
 
 def _training(recipe: Recipe) -> _Ranges:
@@ -124,6 +129,16 @@ def _check_sampler(recipe: Recipe, training: bool) -> None:
             f"the section endpoint would be without effect: sampler.name is {recipe.sampler.name!r}. Remove it, or set "
             "sampler.name = 'openai'."
         )
+
+
+def _check_ray(ray: RayConfig) -> None:
+    if ray.actors == 0:
+        for name in ("address", "cpus_per_actor", "start_timeout_s", "attempts"):
+            if getattr(ray, name) != getattr(RayConfig, name):
+                raise ConfigError(
+                    f"ray.{name} = {getattr(ray, name)!r} would be without effect: ray.actors is 0, so episodes are "
+                    "played in the rank. Remove it, or set the number of actors."
+                )
 
 
 def _check_branching(rollout: RolloutConfig) -> None:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from agentr1_train.env_pool import EnvPool
-from agentr1_train.flow import AgentFlow, Episode
+from agentr1_train.flow import AgentFlow
+from agentr1_train.pools import EpisodeTask, Pool, play_episode
 from agentr1_train.sampler.base import Sampler
 from agentr1_train.sampler.batching import PATIENCE_S, BatchingSampler
 from agentr1_train.trajectory import Trajectory, TrajectoryGroup
@@ -89,7 +89,7 @@ def update_groups(
 
 
 def collect(
-    pool: EnvPool,
+    pool: Pool,
     sampler: Sampler,
     flow: AgentFlow,
     groups: Sequence[GroupSpec],
@@ -104,7 +104,7 @@ def collect(
     """Play all episodes and return their groups, in the order of ``groups``, members in order.
 
     Args:
-        pool: lends the environments.
+        pool: environments in this process, or what plays episodes elsewhere.
         sampler: samples the responses; its weights must not change meanwhile.
         flow: plays one episode.
         groups: what to play.
@@ -136,7 +136,7 @@ def collect(
 
 
 async def collect_async(
-    pool: EnvPool,
+    pool: Pool,
     sampler: Sampler,
     flow: AgentFlow,
     groups: Sequence[GroupSpec],
@@ -154,13 +154,8 @@ async def collect_async(
     todo = iter([(group, member) for group in groups for member in range(group_size)])
 
     async def play(group: GroupSpec, member: int) -> None:
-        env = await pool.acquire()
-        try:
-            episode_key = (*key, group.index, member)
-            episode = Episode(env, batching, group.seed, group.options, group.index, member, episode_key, pool.lend)
-            played[group.index, member] = await flow.run(episode)
-        finally:
-            pool.release(env)
+        task = EpisodeTask(group.seed, group.options, group.index, member, (*key, group.index, member))
+        played[group.index, member] = await play_episode(pool, flow, task, batching)
         if progress is not None:
             progress(len(played), total)
 

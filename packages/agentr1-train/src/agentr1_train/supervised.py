@@ -19,12 +19,13 @@ from agentr1_train.batch import MicroBatch, Row, assert_spans, pack
 from agentr1_train.checkpoint import export_policy
 from agentr1_train.config import Recipe
 from agentr1_train.engine.deepspeed import DeepSpeedEngine
-from agentr1_train.env_pool import EnvPool, TextEnv
+from agentr1_train.env_pool import TextEnv
 from agentr1_train.errors import ConfigError
 from agentr1_train.flow import AgentEnvLoop, Episode
 from agentr1_train.losses import LossOutput
 from agentr1_train.metrics import finish
 from agentr1_train.policy import load_policy
+from agentr1_train.ray_pool import open_pool
 from agentr1_train.renderer import Renderer
 from agentr1_train.rollout import GroupSpec, collect, group_seed
 from agentr1_train.sampler.base import Completion, Prompt, SamplingParams
@@ -86,7 +87,7 @@ def train_supervised(
     """Train on demonstrations and write the model to ``out``. Collective.
 
     Args:
-        recipe: sections ``model``, ``env``, ``rollout`` (its limits), ``supervised`` and ``engine``.
+        recipe: sections ``model``, ``env``, ``ray``, ``rollout`` (its limits), ``supervised`` and ``engine``.
         tokenizer: the policy's.
         device: from ``distributed.init``.
         out: folder of the model; appears whole or not at all, and takes the place of one that was there.
@@ -114,7 +115,7 @@ def _batches(recipe: Recipe, tokenizer: Any) -> Iterator[list[Trajectory]]:
         return
     renderer = Renderer(tokenizer, context=recipe.rollout.context, path=recipe.model.path)
     flow = DemonstrationFlow(renderer, AgentEnvLoop(renderer, recipe.rollout))
-    with EnvPool(recipe.env) as pool:
+    with open_pool(recipe.env, recipe.ray) as pool:
         for batch in range(settings.batches):
             specs = [
                 GroupSpec(index, group_seed(recipe.seed, batch, index, SUPERVISED_STREAM))

@@ -29,7 +29,6 @@ from agentr1_train.collection import Collected, Collector, collect_update, dump_
 from agentr1_train.config import ModelConfig, Recipe, to_dict, to_toml
 from agentr1_train.critic import load_critic
 from agentr1_train.engine.deepspeed import AdapterFree, DeepSpeedEngine, FrozenModel
-from agentr1_train.env_pool import EnvPool
 from agentr1_train.errors import CheckpointError, ConfigError, StoppedError
 from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow, open_evaluation_pool, write_evaluation
 from agentr1_train.experience import Experience, Models, build_experience
@@ -38,8 +37,10 @@ from agentr1_train.losses import adapt_kl_coef
 from agentr1_train.metrics import staleness
 from agentr1_train.plots import plot_curve
 from agentr1_train.policy import load_policy, load_reference
+from agentr1_train.pools import Pool
 from agentr1_train.preflight import check
 from agentr1_train.presets import AlgorithmSettings, resolve
+from agentr1_train.ray_pool import open_pool
 from agentr1_train.renderer import Renderer, load_tokenizer
 from agentr1_train.rollouts_ahead import RolloutsAhead, open_ahead
 from agentr1_train.sampler.base import Sampler
@@ -89,7 +90,7 @@ class Run:
     collector: Collector
     sampler: Sampler
     models: Models
-    evaluation_pool: EnvPool | None
+    evaluation_pool: Pool | None
     """None when the recipe evaluates nothing."""
     ahead: RolloutsAhead | None = None
     """Plays while updates run; None at ``rollout.async_level`` 0."""
@@ -250,8 +251,10 @@ def open_run(recipe: Recipe, resume: bool = False) -> Iterator[Run]:
     with contextlib.ExitStack() as stack:
         tokenizer = load_tokenizer(recipe.model.path, recipe.model.chat_template)
         renderer = Renderer(tokenizer, context=recipe.rollout.context, path=recipe.model.path)
-        pool = stack.enter_context(EnvPool(recipe.env))
-        evaluation_pool = stack.enter_context(open_evaluation_pool(recipe.env)) if recipe.evaluation.episodes else None
+        pool = stack.enter_context(open_pool(recipe.env, recipe.ray))
+        evaluation_pool: Pool | None = None
+        if recipe.evaluation.episodes:
+            evaluation_pool = stack.enter_context(open_evaluation_pool(recipe.env, ray=recipe.ray))
         sampler = build_sampler(recipe.sampler, recipe.model, tokenizer, device)
         stack.callback(sampler.close)
         checkpoint = latest(folder) if resume else None
@@ -321,13 +324,13 @@ def evaluate_only(recipe: Recipe, name: str = "evaluation") -> Evaluation:
         )
     tokenizer = sampling_tokenizer(recipe)
     with (
-        open_evaluation_pool(recipe.env) as pool,
+        open_evaluation_pool(recipe.env, ray=recipe.ray) as pool,
         contextlib.closing(build_sampler(recipe.sampler, recipe.model, tokenizer, device, recipe.endpoint)) as sampler,
     ):
         return evaluate_policy(recipe, pool, tokenizer, sampler, name)
 
 
-def evaluate_policy(recipe: Recipe, pool: EnvPool, tokenizer: Any, sampler: Sampler, name: str) -> Evaluation:
+def evaluate_policy(recipe: Recipe, pool: Pool, tokenizer: Any, sampler: Sampler, name: str) -> Evaluation:
     """Evaluate what the sampler holds on the recipe's evaluation tasks and write it to the run folder. Collective."""
     renderer = Renderer(tokenizer, context=recipe.rollout.context, path=recipe.model.path)
     evaluation = evaluate(
