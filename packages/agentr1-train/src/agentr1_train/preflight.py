@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agentr1_train.advantages.registry import get_estimator
-from agentr1_train.config import Recipe, RolloutConfig
+from agentr1_train.config import Recipe, RolloutConfig, SamplerConfig
 from agentr1_train.errors import ConfigError, MissingFileError
 from agentr1_train.presets import groups_of, resolve
 
@@ -38,6 +38,7 @@ def check(recipe: Recipe, *, training: bool = True) -> None:
             f"evaluation.samples = {recipe.evaluation.samples} at temperature 0 would be one sample repeated. "
             "Set evaluation.temperature above 0, or evaluation.samples to 1."
         )
+    _check_sampler(recipe.sampler, training)
     if training:
         _check_branching(recipe.rollout)
         _check_algorithm(recipe)
@@ -62,8 +63,10 @@ def _playing(recipe: Recipe) -> _Ranges:
         "engine.threads": recipe.engine.threads,
     }
     yield from _at_least(0, limits)
-    for name, value in {"rollout.top_p": rollout.top_p, "evaluation.top_p": evaluation.top_p}.items():
+    shares = {"rollout.top_p": rollout.top_p, "evaluation.top_p": evaluation.top_p}
+    for name, value in (shares | {"sampler.gpu_memory": recipe.sampler.gpu_memory}).items():
         yield name, value, 0 < value <= 1, "above 0, at most 1"
+    yield "sampler.kv_cache_gb", recipe.sampler.kv_cache_gb, recipe.sampler.kv_cache_gb > 0, "above 0"
 
 
 def _training(recipe: Recipe) -> _Ranges:
@@ -105,6 +108,31 @@ def _training(recipe: Recipe) -> _Ranges:
 
 def _at_least(least: int, values: Mapping[str, float]) -> _Ranges:
     return ((name, value, value >= least, f"{least} or above") for name, value in values.items())
+
+
+def _check_sampler(sampler: SamplerConfig, training: bool) -> None:
+    """Refuse settings that the named sampler does not read, and an adapter that the trainer would not know of."""
+    readers = {"gpu_memory": ("vllm", "vllm_server"), "kv_cache_gb": ("vllm", "vllm_server")}
+    readers |= {"lora": ("vllm", "vllm_server"), "server_url": ("vllm_server",), "server_gpus": ("vllm_server",)}
+    for name, samplers in readers.items():
+        value = getattr(sampler, name)
+        if value != getattr(SamplerConfig, name) and sampler.name not in samplers:
+            raise ConfigError(
+                f"sampler.{name} = {value!r} would be without effect: sampler.name is {sampler.name!r}, and only "
+                f"{' and '.join(samplers)} read it."
+            )
+    if sampler.server_url:
+        for name in ("gpu_memory", "kv_cache_gb", "lora", "server_gpus"):
+            if getattr(sampler, name) != getattr(SamplerConfig, name):
+                raise ConfigError(
+                    f"sampler.{name} = {getattr(sampler, name)!r} would be without effect on a running server "
+                    f"({sampler.server_url}): set it where the server is started."
+                )
+    if training and sampler.lora:
+        raise ConfigError(
+            f"sampler.lora = {sampler.lora!r}: the trainer trains all weights and would not know of the adapter. "
+            "Evaluate with it, or merge it into model.path first."
+        )
 
 
 def _check_branching(rollout: RolloutConfig) -> None:

@@ -33,7 +33,7 @@ from agentr1_train.policy import load_policy, load_reference
 from agentr1_train.preflight import check
 from agentr1_train.presets import AlgorithmSettings, resolve
 from agentr1_train.renderer import Renderer, load_tokenizer
-from agentr1_train.sampler.base import Sampler
+from agentr1_train.sampler.base import Sampler, Sleeper
 from agentr1_train.sampler.build import build_sampler
 from agentr1_train.supervised import train_supervised
 from agentr1_train.tracking import EVENTS_FILE, Mark, Tracker, rollout_path, write_rollouts
@@ -95,6 +95,8 @@ class Run:
         self.metrics = {}
         with self._timed("rollout"):
             collected = collect_update(self.collector, self.recipe, self.settings, update)
+            if isinstance(self.sampler, Sleeper):
+                self.sampler.sleep()
         self.metrics |= collected.metrics
         return collected
 

@@ -6,7 +6,7 @@ prompt samples the same alone and in a batch, up to rounding of the logits.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -60,3 +60,12 @@ class Sampler(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class Sleeper(Protocol):
+    """A sampler that shares a device with the trainer and can give memory back between two rollouts."""
+
+    def sleep(self) -> None:
+        """Give it back; the next ``load_weights`` or ``sample`` takes it again."""
+        ...

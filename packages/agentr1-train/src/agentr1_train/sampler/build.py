@@ -6,12 +6,14 @@ import torch
 
 from agentr1_train.config import ModelConfig, SamplerConfig
 from agentr1_train.errors import ConfigError, UnknownNameError
-from agentr1_train.policy import load_model
+from agentr1_train.policy import check_path, load_model
 from agentr1_train.sampler.base import Sampler
 from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.scripted import ScriptedSampler, load_script
+from agentr1_train.sampler.vllm import VLLMSampler
+from agentr1_train.sampler.vllm_server import VLLMServerSampler
 
-SAMPLERS = ("hf", "scripted")
+SAMPLERS = ("hf", "scripted", "vllm", "vllm_server")
 
 
 def build_sampler(settings: SamplerConfig, model: ModelConfig, tokenizer: Any, device: torch.device | str) -> Sampler:
@@ -19,7 +21,7 @@ def build_sampler(settings: SamplerConfig, model: ModelConfig, tokenizer: Any, d
 
     Raises:
         UnknownNameError: no sampler of that name.
-        ConfigError: a setting that the named sampler does not use, or lacks.
+        ConfigError: a setting that the named sampler does not use, or lacks; vLLM is not installed.
         MissingFileError: there is no model at the path.
     """
     if settings.name not in SAMPLERS:
@@ -28,5 +30,9 @@ def build_sampler(settings: SamplerConfig, model: ModelConfig, tokenizer: Any, d
         return ScriptedSampler(tokenizer, load_script(settings.script))
     if settings.script:
         raise ConfigError(f"sampler.script = {settings.script!r} acts only with sampler.name = 'scripted'.")
+    if settings.name.startswith("vllm"):
+        check_path(model.path)
+        kind = VLLMSampler if settings.name == "vllm" else VLLMServerSampler
+        return kind(model.path, settings, device)
     loaded = load_model(model.path, model, settings.dtype)
     return HFSampler(loaded, tokenizer, max_batch=settings.max_batch, device=device)
