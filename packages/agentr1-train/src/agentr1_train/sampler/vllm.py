@@ -29,6 +29,7 @@ from agentr1_train.sampler.vllm_requests import (
     completion,
     request_fields,
 )
+from agentr1_train.sampler.vllm_worker import EXTENSION
 
 INSTALL = (
     "vLLM is not installed in this environment. Install one of the two builds, into an environment of its own: "
@@ -109,6 +110,8 @@ class VLLMSampler:
             self._wake()
             stream = self._expected.checked(tensors)
             self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": stream})
+            if self._expected.tied:
+                self._engine.collective_rpc("pack_output_layer")
             if not self._engine.reset_prefix_cache():
                 raise RuntimeError("vLLM kept its prefix cache: requests were running during a weight update.")
             self.policy_version = version
@@ -164,6 +167,7 @@ def engine_arguments(path: str, settings: SamplerConfig, device: torch.device) -
         "logprobs_mode": LOGPROBS,
         "generation_config": "vllm",  # sampling parameters come with each request
         "enable_prefix_caching": True,
+        "worker_extension_cls": EXTENSION,
         "seed": 0,
     }
     if device.type == "cpu":

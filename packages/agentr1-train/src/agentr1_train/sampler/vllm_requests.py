@@ -116,6 +116,8 @@ class ExpectedWeights:
 
         with torch.device("meta"):
             model: Any = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(path))
+        self.tied = model.get_output_embeddings().weight is model.get_input_embeddings().weight
+        """The output layer shares the input's weights."""
         self.shapes: dict[str, tuple[int, ...]] = {name: tuple(p.shape) for name, p in model.named_parameters()}
 
     def checked(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:

@@ -159,6 +159,8 @@ class VLLMServerSampler:
                 self._call("/pause?mode=wait", {})
                 body = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
                 self._call("/collective_rpc", body)
+                if self._expected.tied:
+                    self._call("/collective_rpc", {"method": "pack_output_layer"})
                 self._resume(version)
 
             _from_main(swap)
