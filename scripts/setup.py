@@ -253,7 +253,7 @@ def _machine_key() -> str:
 
 
 @contextlib.contextmanager
-def _marked(environment: Path) -> Iterator[None]:
+def marked(environment: Path) -> Iterator[None]:
     """Mark the environment as unfinished while it is written; one left unfinished before is made anew."""
     mark = BOOTSTRAP / f"unfinished-{environment.name}"
     if mark.exists():
@@ -277,7 +277,7 @@ def install(environment: Path, package: str | None) -> None:
     """
     wheels = machine_wheels()
     python = ["--python", sys.executable]
-    with _marked(environment):
+    with marked(environment):
         if wheels is None:
             one = ["--package", package, "--no-default-groups", "--group", "test"] if package else ["--all-packages"]
             uv(["sync", "--quiet", "--frozen", *python, *one, *_original(package)], environment)
@@ -348,7 +348,7 @@ def lock() -> None:
 
 
 @contextlib.contextmanager
-def _one_at_a_time() -> Iterator[None]:
+def one_at_a_time() -> Iterator[None]:
     BOOTSTRAP.mkdir(exist_ok=True)
     with (BOOTSTRAP / "lock").open("w") as handle:
         try:
@@ -367,7 +367,7 @@ def main() -> None:
     alone.add_argument("package", help=", ".join(workspace.PACKAGES))
     commands.add_parser("lock", help="refresh uv.lock from the pyproject files")
     arguments = parser.parse_args()
-    with _one_at_a_time():
+    with one_at_a_time():
         bootstrap()
         if arguments.command == "alone":
             set_up_alone(arguments.package)

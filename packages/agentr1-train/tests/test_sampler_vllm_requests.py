@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def test_weights_are_written_in_shards(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_server_is_started_as_the_engine_is() -> None:
     settings = SamplerConfig(name="vllm_server", dtype="bf16", max_batch=3, kv_cache_gb=0.5)
     line = command_line(engine_arguments("model", settings, torch.device("cpu")))
-    pairs = dict(zip(line, line[1:], strict=False))
+    pairs = dict(pairwise(line))
     assert pairs["--model"] == "model"
     assert pairs["--dtype"] == "bfloat16"
     assert pairs["--max-num-seqs"] == "3"
@@ -152,5 +153,5 @@ def test_without_vllm_the_error_says_what_to_install(tiny_model_dir: Path, tiny_
 
 def test_a_server_that_is_not_there_is_named(tiny_model_dir: Path, tiny_tokenizer: Any) -> None:
     settings = SamplerConfig(name="vllm_server", server_url="http://127.0.0.1:9")
-    with pytest.raises(ConfigError, match="no vLLM server answers at http://127.0.0.1:9/health"):
+    with pytest.raises(ConfigError, match=r"no vLLM server answers at http://127\.0\.0\.1:9/health"):
         build_sampler(settings, ModelConfig(path=str(tiny_model_dir)), tiny_tokenizer, "cpu")

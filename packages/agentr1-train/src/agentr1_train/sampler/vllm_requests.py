@@ -1,7 +1,7 @@
 """What both vLLM samplers share: how a prompt becomes a request, what came back a completion, what weights must come.
 
-Noise is vLLM's own, from one seed a request: an episode repeats under vLLM, and differs from the same under ``hf``. vLLM
-itself is not imported here.
+Noise is vLLM's own, from one seed a request: an episode repeats under vLLM, and differs from the same under ``hf``.
+vLLM itself is not imported here.
 """
 
 import hashlib
