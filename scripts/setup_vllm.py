@@ -4,8 +4,8 @@
     python3 scripts/setup_vllm.py lock    maintainers: resolve anew and rewrite scripts/vllm_cpu.txt
 
 An environment of its own, since vLLM pins older versions than uv.lock of what it shares with the others (numpy,
-fastapi, setuptools). The CPU build asks for torchaudio, torchvision and torchcodec too, which sampling text never imports and
-which would have to be of the very build of torch: they are left out.
+fastapi, setuptools). The CPU build asks for torchaudio, torchvision and torchcodec too, which sampling text never
+imports and which would have to be of the very build of torch: they are left out.
 
 What this does not do: it never changes .venv or uv.lock. The pins are for Linux on x86-64.
 """
