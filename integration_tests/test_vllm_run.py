@@ -1,4 +1,4 @@
-"""The quickstart with ``sampler = "vllm"`` ends where it ends with ``hf``: two ranks, an engine in each, the same recipe.
+"""The quickstart under ``sampler = "vllm"`` ends where it ends under ``hf``: two ranks, an engine in each, one recipe.
 
 Runs in the environment that ``make setup-vllm`` makes, several minutes for each run.
 """

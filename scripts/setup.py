@@ -306,9 +306,9 @@ def _original(package: str | None) -> list[str]:
     return [] if package or uncompiled() else ["--group", "original"]
 
 
-def build_communication_kernel() -> None:
+def build_communication_kernel(environment: Path = ROOT / ".venv") -> None:
     """Compile DeepSpeed's shared-memory communication kernel once, so that no later launch does so in silence."""
-    python = ROOT / ".venv/bin/python"
+    python = environment / "bin/python"
     settings = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
     if subprocess.run([str(python), "-m", "agentr1_train.engine.build"], env=settings).returncode != 0:
         fail("DeepSpeed's communication kernel was not built; the message is above")

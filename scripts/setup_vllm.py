@@ -56,6 +56,7 @@ def install() -> None:
         setup.uv(["venv", "--quiet", fresh, "--python", sys.executable, str(ENVIRONMENT)])
         for what in (["--requirements", str(PINS)], members):
             setup.uv(["pip", "install", "--quiet", "--no-deps", "--python", str(python), *what])
+    setup.build_communication_kernel(ENVIRONMENT)
     setup.say("ready: .venvs/vllm/bin has python with vLLM's CPU build")
 
 
