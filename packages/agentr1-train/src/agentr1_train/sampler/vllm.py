@@ -126,7 +126,10 @@ class VLLMSampler:
                 self._asleep = True
 
     def checksums(self) -> dict[str, str]:
-        """Return a digest of every tensor in the engine: what vLLM itself holds, not what it was sent."""
+        """Return a digest of every tensor in the engine: what vLLM itself holds, not what it was sent.
+
+        On a CPU vLLM packs the matrices of linear layers and lets the originals go: their digests say nothing there.
+        """
         with self._lock, self._on_device():
             self._wake()
             (digests,) = self._engine.collective_rpc("compute_weight_checksums")

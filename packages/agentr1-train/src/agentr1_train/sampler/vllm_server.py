@@ -87,7 +87,10 @@ class VLLMServerSampler:
         self.policy_version = version
 
     def checksums(self) -> dict[str, str]:
-        """Return a digest of every tensor in the server: what vLLM itself holds, not what it was sent."""
+        """Return a digest of every tensor in the server: what vLLM itself holds, not what it was sent.
+
+        On a CPU vLLM packs the matrices of linear layers and lets the originals go: their digests say nothing there.
+        """
         return self._call("/weight_checker", {"action": "checksum"})["checksums"]
 
     def close(self) -> None:
