@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv/bin
 WORKERS ?= 2
+VLLM_TESTS := packages/agentr1-train/tests/test_sampler_vllm*.py integration_tests/test_vllm_run.py
 
 # Tests share the machine's cores between pytest workers and DeepSpeed ranks: one thread for each process.
 export OMP_NUM_THREADS ?= 1
@@ -11,7 +12,7 @@ export NO_MKDOCS_2_WARNING = 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup setup-alfworld quickstart test check unit alone wheels docs bench-tools bench-envs bench-train bench-rollout test-gpu lock
+.PHONY: help setup setup-alfworld setup-vllm quickstart test check unit alone wheels docs bench-tools bench-envs bench-train bench-rollout test-gpu lock
 
 help:  ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -21,6 +22,9 @@ setup:  ## build the environment in .venv from a bare Python >= 3.11
 
 setup-alfworld: setup  ## add the original ALFWorld engine (GPL), which ours is compared with; compiles, once, three minutes
 	@$(PYTHON) scripts/setup.py alfworld
+
+setup-vllm: setup  ## the environment of the vLLM tests, in .venvs/vllm: vLLM's CPU build beside the packages
+	@$(PYTHON) scripts/setup_vllm.py
 
 quickstart: setup  ## train a small tool-using agent here, from nothing, in three to four minutes
 	@$(VENV)/python -m agentr1_train.quickstart
@@ -35,14 +39,16 @@ check: setup  ## lint, format, types, import contracts
 
 unit: setup  ## unit and integration tests in the whole environment
 	@$(PYTHON) scripts/setup.py alfworld || [ "$$CI" != true ]  # without a compiler, the comparison with it is skipped
-	$(VENV)/python -m pytest -n $(WORKERS) --dist loadfile -m "not gpu and not slow"
-	$(VENV)/python -m pytest -m "slow and not gpu"  # these start ranks and models that fill the cores: one at a time
+	$(VENV)/python -m pytest -n $(WORKERS) --dist loadfile -m "not gpu and not slow and not vllm"
+	$(VENV)/python -m pytest -m "slow and not gpu and not vllm"  # these start ranks that fill the cores: one at a time
+	@$(PYTHON) scripts/setup_vllm.py || [ "$$CI" != true ]  # where vLLM's CPU build cannot be had, its tests are left out
+	@if [ -x .venvs/vllm/bin/python ]; then .venvs/vllm/bin/python -m pytest $(VLLM_TESTS) -m "vllm and not gpu"; fi
 
 alone: setup  ## each package's own quick tests in an environment that holds that package alone
 	@for package in agentr1-tools agentr1-envs agentr1-train; do \
 		echo "== $$package alone"; \
 		$(PYTHON) scripts/setup.py alone $$package || exit 1; \
-		.venvs/$$package/bin/python -m pytest packages/$$package/tests -n $(WORKERS) --dist loadfile -m "not gpu and not slow" || exit 1; \
+		.venvs/$$package/bin/python -m pytest packages/$$package/tests -n $(WORKERS) --dist loadfile -m "not gpu and not slow and not vllm" || exit 1; \
 	done
 
 wheels: setup  ## build the three wheels, install them with plain pip, try what they install

@@ -158,17 +158,17 @@ def test_an_environment_left_unfinished_is_made_anew(setup: ModuleType, tmp_path
     environment = tmp_path / ".venv"
 
     def build() -> None:
-        with setup._marked(environment):
+        with setup.marked(environment):
             environment.mkdir(exist_ok=True)
             (environment / "half").touch()
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         build()
-    with setup._marked(environment):
+    with setup.marked(environment):
         assert not environment.exists()
         environment.mkdir()
-    with setup._marked(environment):  # finished this time, so it stays
+    with setup.marked(environment):  # finished this time, so it stays
         assert environment.exists()
     shutil.rmtree(environment)
 
@@ -176,15 +176,15 @@ def test_an_environment_left_unfinished_is_made_anew(setup: ModuleType, tmp_path
 def test_a_refusal_by_uv_leaves_the_environment_alone(setup: ModuleType, tmp_path: Path) -> None:
     environment = tmp_path / ".venv"
     environment.mkdir()
-    with pytest.raises(SystemExit, match="uv says no"), setup._marked(environment):
+    with pytest.raises(SystemExit, match="uv says no"), setup.marked(environment):
         setup.fail("uv says no")
-    with setup._marked(environment):
+    with setup.marked(environment):
         assert environment.exists()
 
 
 def test_two_set_ups_take_turns(setup: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     import fcntl
 
-    with setup._one_at_a_time(), (setup.BOOTSTRAP / "lock").open("w") as other, pytest.raises(BlockingIOError):
+    with setup.one_at_a_time(), (setup.BOOTSTRAP / "lock").open("w") as other, pytest.raises(BlockingIOError):
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert "waiting" not in capsys.readouterr().out

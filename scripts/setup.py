@@ -253,7 +253,7 @@ def _machine_key() -> str:
 
 
 @contextlib.contextmanager
-def _marked(environment: Path) -> Iterator[None]:
+def marked(environment: Path) -> Iterator[None]:
     """Mark the environment as unfinished while it is written; one left unfinished before is made anew."""
     mark = BOOTSTRAP / f"unfinished-{environment.name}"
     if mark.exists():
@@ -277,7 +277,7 @@ def install(environment: Path, package: str | None) -> None:
     """
     wheels = machine_wheels()
     python = ["--python", sys.executable]
-    with _marked(environment):
+    with marked(environment):
         if wheels is None:
             one = ["--package", package, "--no-default-groups", "--group", "test"] if package else ["--all-packages"]
             uv(["sync", "--quiet", "--frozen", *python, *one, *_original(package)], environment)
@@ -306,9 +306,9 @@ def _original(package: str | None) -> list[str]:
     return [] if package or uncompiled() else ["--group", "original"]
 
 
-def build_communication_kernel() -> None:
+def build_communication_kernel(environment: Path = ROOT / ".venv") -> None:
     """Compile DeepSpeed's shared-memory communication kernel once, so that no later launch does so in silence."""
-    python = ROOT / ".venv/bin/python"
+    python = environment / "bin/python"
     settings = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
     if subprocess.run([str(python), "-m", "agentr1_train.engine.build"], env=settings).returncode != 0:
         fail("DeepSpeed's communication kernel was not built; the message is above")
@@ -348,7 +348,7 @@ def lock() -> None:
 
 
 @contextlib.contextmanager
-def _one_at_a_time() -> Iterator[None]:
+def one_at_a_time() -> Iterator[None]:
     BOOTSTRAP.mkdir(exist_ok=True)
     with (BOOTSTRAP / "lock").open("w") as handle:
         try:
@@ -367,7 +367,7 @@ def main() -> None:
     alone.add_argument("package", help=", ".join(workspace.PACKAGES))
     commands.add_parser("lock", help="refresh uv.lock from the pyproject files")
     arguments = parser.parse_args()
-    with _one_at_a_time():
+    with one_at_a_time():
         bootstrap()
         if arguments.command == "alone":
             set_up_alone(arguments.package)

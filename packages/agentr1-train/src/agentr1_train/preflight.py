@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from agentr1_train.advantages.registry import get_estimator
-from agentr1_train.config import ModelConfig, RayConfig, Recipe, RolloutConfig
+from agentr1_train.config import ModelConfig, RayConfig, Recipe, RolloutConfig, SamplerConfig
 from agentr1_train.endpoint_config import EndpointConfig
 from agentr1_train.errors import ConfigError, MissingFileError
 from agentr1_train.presets import groups_of, resolve
@@ -39,7 +39,8 @@ def check(recipe: Recipe, *, training: bool = True) -> None:
             f"evaluation.samples = {recipe.evaluation.samples} at temperature 0 would be one sample repeated. "
             "Set evaluation.temperature above 0, or evaluation.samples to 1."
         )
-    _check_sampler(recipe, training)
+    _check_endpoint(recipe, training)
+    _check_sampler(recipe.sampler, training)
     _check_ray(recipe.ray)
     if training:
         _check_branching(recipe.rollout)
@@ -69,9 +70,11 @@ def _playing(recipe: Recipe) -> _Ranges:
         "ray.cpus_per_actor": recipe.ray.cpus_per_actor,
     }
     yield from _at_least(0, limits)
-    for name, value in {"rollout.top_p": rollout.top_p, "evaluation.top_p": evaluation.top_p}.items():
+    shares = {"rollout.top_p": rollout.top_p, "evaluation.top_p": evaluation.top_p}
+    for name, value in (shares | {"sampler.gpu_memory": recipe.sampler.gpu_memory}).items():
         yield name, value, 0 < value <= 1, "above 0, at most 1"
     yield "ray.start_timeout_s", recipe.ray.start_timeout_s, recipe.ray.start_timeout_s > 0, "above 0"
+    yield "sampler.kv_cache_gb", recipe.sampler.kv_cache_gb, recipe.sampler.kv_cache_gb > 0, "above 0"
 
 
 def _training(recipe: Recipe) -> _Ranges:
@@ -116,7 +119,7 @@ def _at_least(least: int, values: Mapping[str, float]) -> _Ranges:
     return ((name, value, value >= least, f"{least} or above") for name, value in values.items())
 
 
-def _check_sampler(recipe: Recipe, training: bool) -> None:
+def _check_endpoint(recipe: Recipe, training: bool) -> None:
     """Refuse to train on an endpoint's text, and settings of an endpoint that nobody asks."""
     if recipe.sampler.name == "openai":
         if training:
@@ -139,6 +142,31 @@ def _check_ray(ray: RayConfig) -> None:
                     f"ray.{name} = {getattr(ray, name)!r} would be without effect: ray.actors is 0, so episodes are "
                     "played in the rank. Remove it, or set the number of actors."
                 )
+
+
+def _check_sampler(sampler: SamplerConfig, training: bool) -> None:
+    """Refuse settings that the named sampler does not read, and an adapter that the trainer would not know of."""
+    readers = {"gpu_memory": ("vllm", "vllm_server"), "kv_cache_gb": ("vllm", "vllm_server")}
+    readers |= {"lora": ("vllm", "vllm_server"), "server_url": ("vllm_server",), "server_gpus": ("vllm_server",)}
+    for name, samplers in readers.items():
+        value = getattr(sampler, name)
+        if value != getattr(SamplerConfig, name) and sampler.name not in samplers:
+            raise ConfigError(
+                f"sampler.{name} = {value!r} would be without effect: sampler.name is {sampler.name!r}, and only "
+                f"{' and '.join(samplers)} read it."
+            )
+    if sampler.server_url:
+        for name in ("gpu_memory", "kv_cache_gb", "lora", "server_gpus"):
+            if getattr(sampler, name) != getattr(SamplerConfig, name):
+                raise ConfigError(
+                    f"sampler.{name} = {getattr(sampler, name)!r} would be without effect on a running server "
+                    f"({sampler.server_url}): set it where the server is started."
+                )
+    if training and sampler.lora:
+        raise ConfigError(
+            f"sampler.lora = {sampler.lora!r}: the trainer trains all weights and would not know of the adapter. "
+            "Evaluate with it, or merge it into model.path first."
+        )
 
 
 def _check_branching(rollout: RolloutConfig) -> None:

@@ -43,7 +43,7 @@ from agentr1_train.presets import AlgorithmSettings, resolve
 from agentr1_train.ray_pool import open_pool
 from agentr1_train.renderer import Renderer, load_tokenizer
 from agentr1_train.rollouts_ahead import RolloutsAhead, open_ahead
-from agentr1_train.sampler.base import Sampler
+from agentr1_train.sampler.base import Sampler, Sleeper
 from agentr1_train.sampler.build import build_sampler, sampling_tokenizer
 from agentr1_train.stopping import StopRequest
 from agentr1_train.supervised import train_supervised
@@ -118,6 +118,8 @@ class Run:
         with self._timed("rollout"):
             if self.ahead is None:
                 collected = collect_update(self.collector, self.recipe, self.settings, update)
+                if isinstance(self.sampler, Sleeper):
+                    self.sampler.sleep()
             else:
                 collected = self.ahead.take(update)
         self.metrics |= collected.metrics | staleness(collected.versions, self.version)

@@ -83,3 +83,12 @@ class MeteredSampler(Protocol):
 
     @property
     def usage(self) -> dict[str, float]: ...
+
+
+@runtime_checkable
+class Sleeper(Protocol):
+    """A sampler that shares a device with the trainer and can give memory back between two rollouts."""
+
+    def sleep(self) -> None:
+        """Give it back; the next ``load_weights`` or ``sample`` takes it again."""
+        ...

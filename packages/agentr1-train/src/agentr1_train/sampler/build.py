@@ -7,14 +7,16 @@ import torch
 from agentr1_train.config import ModelConfig, Recipe, SamplerConfig
 from agentr1_train.endpoint_config import EndpointConfig
 from agentr1_train.errors import ConfigError, UnknownNameError
-from agentr1_train.policy import load_model
+from agentr1_train.policy import check_path, load_model
 from agentr1_train.renderer import byte_tokenizer, load_tokenizer
 from agentr1_train.sampler.base import Sampler
 from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.openai import OpenAISampler
 from agentr1_train.sampler.scripted import ScriptedSampler, load_script
+from agentr1_train.sampler.vllm import VLLMSampler
+from agentr1_train.sampler.vllm_server import VLLMServerSampler
 
-SAMPLERS = ("hf", "openai", "scripted")
+SAMPLERS = ("hf", "openai", "scripted", "vllm", "vllm_server")
 
 
 def sampling_tokenizer(recipe: Recipe) -> Any:
@@ -42,7 +44,7 @@ def build_sampler(
 
     Raises:
         UnknownNameError: no sampler of that name.
-        ConfigError: a setting that the named sampler does not use, or lacks.
+        ConfigError: a setting that the named sampler does not use, or lacks; vLLM is not installed.
         MissingFileError: there is no model at the path.
     """
     if settings.name not in SAMPLERS:
@@ -53,5 +55,9 @@ def build_sampler(
         raise ConfigError(f"sampler.script = {settings.script!r} acts only with sampler.name = 'scripted'.")
     if settings.name == "openai":
         return OpenAISampler(endpoint or EndpointConfig(), tokenizer)
+    if settings.name.startswith("vllm"):
+        check_path(model.path)
+        kind = VLLMSampler if settings.name == "vllm" else VLLMServerSampler
+        return kind(model.path, settings, device)
     loaded = load_model(model.path, model, settings.dtype)
     return HFSampler(loaded, tokenizer, max_batch=settings.max_batch, device=device)
