@@ -123,8 +123,8 @@ class SamplerConfig:
     """What generates the responses."""
 
     name: str = "hf"
-    """``hf`` (transformers), ``vllm`` (in the rank), ``vllm_server`` (of its own); ``openai``: the section ``endpoint``,
-    for evaluation; ``scripted`` is for tests."""
+    """``hf`` (transformers), ``vllm`` (in the rank), ``vllm_server`` (of its own); ``openai`` (the section ``endpoint``;
+    evaluation only); ``scripted`` is for tests."""
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Precision of the sampler's weights."""
     max_batch: int = 64

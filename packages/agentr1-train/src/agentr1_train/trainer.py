@@ -9,7 +9,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import chain, takewhile
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,11 @@ from agentr1_train.checkpoint import (
     export_policy,
     latest,
     load_checkpoint,
-    read_state,
     read_untrained,
     save_checkpoint,
 )
 from agentr1_train.collection import Collected, Collector, collect_update, dump_collected
-from agentr1_train.config import ModelConfig, Recipe, to_dict, to_toml
+from agentr1_train.config import ModelConfig, Recipe
 from agentr1_train.critic import load_critic
 from agentr1_train.engine.deepspeed import AdapterFree, DeepSpeedEngine, FrozenModel
 from agentr1_train.errors import CheckpointError, ConfigError, StoppedError
@@ -43,15 +42,14 @@ from agentr1_train.presets import AlgorithmSettings, resolve
 from agentr1_train.ray_pool import open_pool
 from agentr1_train.renderer import Renderer, load_tokenizer
 from agentr1_train.rollouts_ahead import RolloutsAhead, open_ahead
+from agentr1_train.run_folder import check_folder, is_of, open_tracker, where_to_go_on
 from agentr1_train.sampler.base import Sampler, Sleeper
 from agentr1_train.sampler.build import build_sampler, sampling_tokenizer
 from agentr1_train.stopping import StopRequest
 from agentr1_train.supervised import train_supervised
-from agentr1_train.tracking import EVENTS_FILE, Mark, Tracker, rollout_path, write_rollouts
+from agentr1_train.tracking import Mark, Tracker, rollout_path, write_rollouts
 from agentr1_train.update import update_models
 from agentr1_train.weight_sync import copy_weights, sync_weights
-
-CONFIG_FILE = "config.toml"
 
 
 def train(recipe: Recipe, *, resume: bool = False) -> Path:
@@ -249,7 +247,7 @@ def open_run(recipe: Recipe, resume: bool = False) -> Iterator[Run]:
     settings = resolve(recipe.algorithm, recipe.optimizer)
     device = distributed.init(recipe.engine.device, recipe.engine.threads)
     folder = Path(recipe.run_dir)
-    _check_folder(folder, resume)
+    check_folder(folder, resume)
     with contextlib.ExitStack() as stack:
         tokenizer = load_tokenizer(recipe.model.path, recipe.model.chat_template)
         renderer = Renderer(tokenizer, context=recipe.rollout.context, path=recipe.model.path)
@@ -279,7 +277,7 @@ def open_run(recipe: Recipe, resume: bool = False) -> Iterator[Run]:
             untrained = read_untrained(checkpoint) if checkpoint is not None else ""
             run.ahead = stack.enter_context(open_ahead(run.collector, recipe, settings, run.update, untrained))
         if distributed.is_main():
-            run.tracker = stack.enter_context(_open_tracker(recipe, folder, _mark(recipe, folder, checkpoint)))
+            run.tracker = stack.enter_context(open_tracker(recipe, folder, where_to_go_on(recipe, folder, checkpoint)))
         yield run
 
 
@@ -301,7 +299,7 @@ def supervised_only(recipe: Recipe) -> Path:
         raise ConfigError("supervised.batches is 0: give the number of batches, --supervised.batches 20.")
     check(recipe)
     device = distributed.init(recipe.engine.device, recipe.engine.threads)
-    _check_folder(Path(recipe.run_dir), resume=False)
+    check_folder(Path(recipe.run_dir), resume=False)
     tokenizer = load_tokenizer(recipe.model.path, recipe.model.chat_template)
     return _start_model(recipe, tokenizer, device, checkpoint=None)
 
@@ -353,20 +351,13 @@ def evaluate_policy(recipe: Recipe, pool: Pool, tokenizer: Any, sampler: Sampler
     return evaluation
 
 
-def _check_folder(folder: Path, resume: bool) -> None:
-    """Refuse to write into another run's folder. Every rank looks before rank 0 writes."""
-    if not resume and (folder / EVENTS_FILE).exists():
-        raise ConfigError(f"{folder} already holds a run. --resume continues it; or set another --run-dir.")
-    distributed.barrier()
-
-
 def _start_model(recipe: Recipe, tokenizer: Any, device: torch.device, checkpoint: Path | None) -> Path:
     """Return the folder that the policy starts from: the recipe's, or what the warm start made of it, once."""
     if not recipe.supervised.batches:
         return Path(recipe.model.path)
     folder = Path(recipe.run_dir)
     out = folder / "supervised" / "model"
-    if distributed.broadcast_object(out.exists() and (checkpoint is not None or _is_of(recipe, folder))):
+    if distributed.broadcast_object(out.exists() and (checkpoint is not None or is_of(recipe, folder))):
         return out
     if checkpoint is not None:
         raise CheckpointError(f"{checkpoint} started from {out}, which is gone. Start a new run in another run_dir.")
@@ -375,17 +366,11 @@ def _start_model(recipe: Recipe, tokenizer: Any, device: torch.device, checkpoin
         def report(batch: int, metrics: dict[str, float]) -> None:
             if batch == 1:
                 shutil.rmtree(out, ignore_errors=True)
-                trackers.append(stack.enter_context(_open_tracker(recipe, folder, Mark(offset=0, step=0))))
+                trackers.append(stack.enter_context(open_tracker(recipe, folder, Mark(offset=0, step=0))))
             trackers[0].log("supervised", batch, metrics)
 
         trackers: list[Tracker] = []
         return train_supervised(recipe, tokenizer, device, out, report if distributed.is_main() else None)
-
-
-def _is_of(recipe: Recipe, folder: Path) -> bool:
-    """True when the folder was written by this very recipe."""
-    written = folder / CONFIG_FILE
-    return written.is_file() and written.read_text("utf-8") == to_toml(recipe)
 
 
 def _load_models(recipe: Recipe, model: ModelConfig, settings: AlgorithmSettings, device: torch.device) -> Models:
@@ -402,25 +387,6 @@ def _load_models(recipe: Recipe, model: ModelConfig, settings: AlgorithmSettings
     elif settings.needs_reference:
         reference = FrozenModel(load_reference(model, dtype, temperature, packing), recipe.engine, device)
     return Models(engine, critic, reference)
-
-
-def _open_tracker(recipe: Recipe, folder: Path, mark: Mark | None) -> Tracker:
-    """Open the run folder: the recipe as resolved, and the events, cut back to ``mark``."""
-    tracker = Tracker(folder, recipe.tracking, total=recipe.updates, recipe=to_dict(recipe), resume=mark)
-    (folder / CONFIG_FILE).write_text(to_toml(recipe), "utf-8")
-    return tracker
-
-
-def _mark(recipe: Recipe, folder: Path, checkpoint: Path | None) -> Mark | None:
-    """Return where the events go on: after the checkpoint or, before the first one, after the warm start."""
-    if checkpoint is not None:
-        return Mark(**read_state(checkpoint)["mark"])
-    events = folder / EVENTS_FILE
-    if not events.exists():
-        return None
-    warm = (b'{"kind": "supervised"',) if recipe.supervised.batches else ()
-    with events.open("rb") as lines:
-        return Mark(sum(len(line) for line in takewhile(lambda line: line.startswith(warm), lines)), step=0)
 
 
 def _due(every: int, update: int) -> bool:
