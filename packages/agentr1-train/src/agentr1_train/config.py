@@ -123,7 +123,7 @@ class SamplerConfig:
     """What generates the responses."""
 
     name: str = "hf"
-    """``hf`` (transformers), ``vllm`` (in the rank), ``vllm_server`` (of its own); ``openai`` (the section ``endpoint``;
+    """``hf`` (transformers), ``vllm`` (in the rank), ``vllm_server`` (of its own), ``openai`` (section ``endpoint``;
     evaluation only); ``scripted`` is for tests."""
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Precision of the sampler's weights."""
