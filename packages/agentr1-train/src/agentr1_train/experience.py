@@ -137,7 +137,7 @@ def _valued(row: Row, at: int, values: Values) -> Row:
 
 
 def _logp(
-    model: DeepSpeedEngine | FrozenModel, rows: Sequence[Row], recipe: Recipe
+    model: AdapterFree | DeepSpeedEngine | FrozenModel, rows: Sequence[Row], recipe: Recipe
 ) -> list[tuple[Row, tuple[float, ...]]]:
     """Return each row with the log-probabilities that the model gives its response. A collective call."""
     packed = pack(rows, recipe.engine.micro_batch_tokens, packing=recipe.engine.packing)
