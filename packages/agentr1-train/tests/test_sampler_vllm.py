@@ -36,7 +36,8 @@ def make_model_dir(folder: Path, tiny_model_dir: Path, tied: bool) -> Path:
     """The tiny model with heads as wide as vLLM's CPU kernels ask for (32)."""
     config = AutoConfig.from_pretrained(tiny_model_dir)
     config.update({"hidden_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 32})
-    config.update({"initializer_range": 0.1, "tie_word_embeddings": tied, "max_position_embeddings": 512})
+    # Logits of about 1: bfloat16 rounds them to 1/256 of their size, here and there, and no sampler can be closer.
+    config.update({"initializer_range": 0.04, "tie_word_embeddings": tied, "max_position_embeddings": 512})
     torch.manual_seed(0)
     LlamaForCausalLM(config).save_pretrained(folder)
     AutoTokenizer.from_pretrained(tiny_model_dir).save_pretrained(folder)
@@ -112,7 +113,7 @@ def test_logprobs_equal_the_trainers_before_and_after_an_update(
     torch.manual_seed(1)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(0.05 * torch.randn_like(parameter))
+            parameter.add_(0.03 * torch.randn_like(parameter))
     assert largest_error(model, sampler) > 5 * tolerance  # the sampler does not have them yet
     assert sync_weights(trainer, sampler) == sampler.policy_version == version + 1
     after = sampler.checksums()
