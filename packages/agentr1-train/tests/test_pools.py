@@ -1,4 +1,4 @@
-"""Where an episode is played: environments come back whatever happens, and a remote pool is asked for whole episodes."""
+"""Where an episode is played: environments come back whatever happens; a remote pool is asked for whole episodes."""
 
 import asyncio
 from typing import Any
