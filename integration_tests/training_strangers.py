@@ -4,7 +4,6 @@
 strikes inside a checkpoint, before its manifest; ``step`` in the environment. ``FAULT_RANK`` spares the other ranks.
 """
 
-import json
 import os
 import signal
 from typing import Any
@@ -69,19 +68,3 @@ if _place in ("optim_step", "seal"):
 def answers(prompt: str, key: tuple[int, ...]) -> str:
     """A script whose answers depend on the episode alone: for rollouts that no weight can change."""
     return "ab"[hash(key) % 2]
-
-
-SERVER = 0
-"""Process of a tool server that ``calls`` kills, once."""
-
-
-def calls(prompt: str, key: tuple[int, ...]) -> str:
-    """A script that calls the calculator and then answers; from the second episode on its server is gone."""
-    global SERVER
-    if key[-2] > 0 and SERVER:
-        os.kill(SERVER, signal.SIGKILL)
-        SERVER = 0
-    if key[-1] == 0:
-        call = {"name": "calculator", "arguments": {"expression": f"{key[-2]} * {key[2]} + 42"}}
-        return f"<tool_call>{json.dumps(call)}</tool_call>"
-    return "<answer>42</answer>"

@@ -222,8 +222,8 @@ def test_another_recipe_cannot_resume_a_run_and_changes_nothing(full_run: Path, 
     folder = Path(symbol_recipe()["run_dir"])
     shutil.copytree(full_run, folder)
     before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-    with pytest.raises(CheckpointError, match=r"optimizer.lr was 0.01, is 0.02"):
-        train(recipe_from_dict(symbol_recipe(**FULL | {"optimizer": {"lr": 0.02}})), resume=True)
+    with pytest.raises(CheckpointError, match=r"optimizer.eps was 1e-08, is 1e-06"):
+        train(recipe_from_dict(symbol_recipe(**FULL | {"optimizer": {"lr": 0.01, "eps": 1e-6}})), resume=True)
     assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 
