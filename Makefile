@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv/bin
 WORKERS ?= 2
+TRL := trl==1.16.0 accelerate datasets multiprocess dill xxhash pandas  # beside .venv, for a benchmark alone
 
 # Tests share the machine's cores between pytest workers and DeepSpeed ranks: one thread for each process.
 export OMP_NUM_THREADS ?= 1
@@ -60,8 +61,10 @@ bench-envs: setup  ## how fast environments are, beside their originals where th
 	@$(PYTHON) scripts/setup.py alfworld || true
 	@for bench in benchmarks/bench_envs_*.py; do $(VENV)/python $$bench || exit 1; done
 
-bench-train: setup  ## prefix trees beside rows: time, memory, tokens; about a quarter of an hour on a quiet machine
+bench-train: setup  ## prefix trees beside rows: time, memory, tokens; a step beside TRL's; half an hour on a quiet machine
 	OMP_NUM_THREADS=2 $(VENV)/python benchmarks/bench_train.py
+	@$(PYTHON) -m pip install --quiet --no-deps --upgrade --target .venvs/trl $(TRL)
+	$(VENV)/python benchmarks/bench_trl.py
 
 test-gpu: setup  ## the tests that need a CUDA device; says so and passes where there is none
 	@$(VENV)/python scripts/test_gpu.py
