@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv/bin
 WORKERS ?= 2
 VLLM_TESTS := packages/agentr1-train/tests/test_sampler_vllm*.py integration_tests/test_vllm_run.py
+TRL := trl==1.16.0 accelerate datasets multiprocess dill xxhash pandas  # beside .venv, for a benchmark alone
 
 # Tests share the machine's cores between pytest workers and DeepSpeed ranks: one thread for each process.
 export OMP_NUM_THREADS ?= 1
@@ -66,8 +67,10 @@ bench-envs: setup  ## how fast environments are, beside their originals where th
 	@$(PYTHON) scripts/setup.py alfworld || true
 	@for bench in benchmarks/bench_envs_*.py; do $(VENV)/python $$bench || exit 1; done
 
-bench-train: setup  ## prefix trees beside rows: time, memory, tokens; about a quarter of an hour on a quiet machine
+bench-train: setup  ## prefix trees beside rows: time, memory, tokens; a step beside TRL's; half an hour on a quiet machine
 	OMP_NUM_THREADS=2 $(VENV)/python benchmarks/bench_train.py
+	@$(PYTHON) -m pip install --quiet --no-deps --upgrade --target .venvs/trl $(TRL)
+	$(VENV)/python benchmarks/bench_trl.py
 
 bench-rollout: setup  ## episodes beside a lockstep vector, the hf sampler beside generate; some twenty minutes
 	OMP_NUM_THREADS=2 $(VENV)/python benchmarks/bench_rollout.py
