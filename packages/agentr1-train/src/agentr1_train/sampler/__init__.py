@@ -6,7 +6,6 @@ from agentr1_train.sampler.build import SAMPLERS, build_sampler
 from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.scripted import ScriptedSampler
 from agentr1_train.sampler.vllm import VLLMSampler
-from agentr1_train.sampler.vllm_server import VLLMServerSampler
 
 __all__ = [
     "SAMPLERS",
@@ -19,6 +18,5 @@ __all__ = [
     "ScriptedSampler",
     "Sleeper",
     "VLLMSampler",
-    "VLLMServerSampler",
     "build_sampler",
 ]

@@ -11,9 +11,8 @@ from agentr1_train.sampler.base import Sampler
 from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.scripted import ScriptedSampler, load_script
 from agentr1_train.sampler.vllm import VLLMSampler
-from agentr1_train.sampler.vllm_server import VLLMServerSampler
 
-SAMPLERS = ("hf", "scripted", "vllm", "vllm_server")
+SAMPLERS = ("hf", "scripted", "vllm")
 
 
 def build_sampler(settings: SamplerConfig, model: ModelConfig, tokenizer: Any, device: torch.device | str) -> Sampler:
@@ -30,9 +29,8 @@ def build_sampler(settings: SamplerConfig, model: ModelConfig, tokenizer: Any, d
         return ScriptedSampler(tokenizer, load_script(settings.script))
     if settings.script:
         raise ConfigError(f"sampler.script = {settings.script!r} acts only with sampler.name = 'scripted'.")
-    if settings.name.startswith("vllm"):
+    if settings.name == "vllm":
         check_path(model.path)
-        kind = VLLMSampler if settings.name == "vllm" else VLLMServerSampler
-        return kind(model.path, settings, device)
+        return VLLMSampler(model.path, settings, device)
     loaded = load_model(model.path, model, settings.dtype)
     return HFSampler(loaded, tokenizer, max_batch=settings.max_batch, device=device)
