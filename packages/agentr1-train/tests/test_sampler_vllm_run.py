@@ -1,6 +1,6 @@
 """A whole run samples with vLLM: it learns as under transformers, and vLLM's weights follow the trainer's.
 
-Runs in the environment that ``make setup-vllm`` makes. The quickstart under vLLM is in ``integration_tests``.
+Runs in the environment that ``make setup-vllm`` makes.
 """
 
 from collections.abc import Callable

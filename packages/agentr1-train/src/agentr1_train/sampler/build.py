@@ -14,9 +14,8 @@ from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.openai import OpenAISampler
 from agentr1_train.sampler.scripted import ScriptedSampler, load_script
 from agentr1_train.sampler.vllm import VLLMSampler
-from agentr1_train.sampler.vllm_server import VLLMServerSampler
 
-SAMPLERS = ("hf", "openai", "scripted", "vllm", "vllm_server")
+SAMPLERS = ("hf", "openai", "scripted", "vllm")
 
 
 def sampling_tokenizer(recipe: Recipe) -> Any:
@@ -55,9 +54,8 @@ def build_sampler(
         raise ConfigError(f"sampler.script = {settings.script!r} acts only with sampler.name = 'scripted'.")
     if settings.name == "openai":
         return OpenAISampler(endpoint or EndpointConfig(), tokenizer)
-    if settings.name.startswith("vllm"):
+    if settings.name == "vllm":
         check_path(model.path)
-        kind = VLLMSampler if settings.name == "vllm" else VLLMServerSampler
-        return kind(model.path, settings, device)
+        return VLLMSampler(model.path, settings, device)
     loaded = load_model(model.path, model, settings.dtype)
     return HFSampler(loaded, tokenizer, max_batch=settings.max_batch, device=device)

@@ -1,9 +1,8 @@
-"""vLLM as a server of its own: started by a run, joined by another, given weights through a folder; with an adapter.
+"""vLLM samples with a LoRA adapter on top of the model.
 
 Runs in the environment that ``make setup-vllm`` makes.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,9 @@ import pytest
 import torch
 from agentr1_train import distributed
 from agentr1_train.config import SamplerConfig
-from agentr1_train.errors import ConfigError
 from agentr1_train.policy import token_logprobs
 from agentr1_train.sampler.base import Prompt, SamplingParams
 from agentr1_train.sampler.vllm import VLLMSampler
-from agentr1_train.sampler.vllm_server import VLLMServerSampler
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 pytestmark = [
@@ -55,17 +52,6 @@ def adapter_dir(model_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
-@pytest.fixture(scope="module")
-def server(model_dir: Path) -> Iterator[VLLMServerSampler]:
-    device = distributed.init("cpu")
-    one = VLLMServerSampler(str(model_dir), SamplerConfig(name="vllm_server", max_batch=8, kv_cache_gb=0.2), device)
-    yield one
-    process = one._process
-    one.close()
-    assert process is not None
-    assert process._process.returncode is not None  # it does not outlive the run
-
-
 def make_prompts(max_tokens: int = 12) -> list[Prompt]:
     rng = np.random.default_rng(0)
     ids = [tuple(int(x) for x in rng.integers(3, 300, size=rng.integers(1, 40))) for _ in range(6)]
@@ -83,55 +69,6 @@ def largest_error(model: Any, sampler: Any, temperature: float = 1.0) -> float:
     return max(errors)
 
 
-def test_weights_travel_through_a_folder_and_logprobs_equal_the_trainers(
-    server: VLLMServerSampler, model_dir: Path
-) -> None:
-    model = AutoModelForCausalLM.from_pretrained(model_dir).eval()
-    for temperature in (1.0, 0.7, 0.0):
-        assert largest_error(model, server, temperature) < 1e-3
-    before = server.checksums()
-    torch.manual_seed(1)
-    for version in (1, 2):
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(0.05 * torch.randn_like(parameter))
-        assert largest_error(model, server) > 1e-2  # the server does not have them yet
-        server.load_weights(version, ((name, p.data) for name, p in model.named_parameters()))
-        assert server.policy_version == version
-        assert server._call("/weight_info") == {"weight_version": str(version)}
-        assert largest_error(model, server) < 1e-3
-    after = server.checksums()
-    readable = {name for name in before if name.endswith(("norm.weight", "embed_tokens.weight"))}  # others are packed
-    assert len(readable) >= 6
-    assert all(before[name] != after[name] for name in readable)
-
-
-def test_noise_ends_and_caps(server: VLLMServerSampler) -> None:
-    prompts = make_prompts()
-    together = server.sample(prompts, SamplingParams())
-    assert together[0].ids != together[-1].ids  # equal prompts, unequal keys
-    assert [server.sample([prompt], SamplingParams())[0].ids for prompt in prompts] == [one.ids for one in together]
-    stop_ids = tuple(range(0, 320, 7))
-    for done in server.sample(make_prompts(60), SamplingParams(stop_ids=stop_ids)):
-        inside = [token in stop_ids for token in done.ids]
-        assert not any(inside[:-1])
-        assert inside[-1] == (done.finish_reason == "stop")
-    caps = server.sample([Prompt((5, 6), (i,), n) for i, n in enumerate((0, 1, 9, 4))], SamplingParams())
-    assert [len(done.ids) for done in caps] == [len(done.logprobs) for done in caps] == [0, 1, 9, 4]
-
-
-def test_a_running_server_is_joined(server: VLLMServerSampler, model_dir: Path) -> None:
-    settings = SamplerConfig(name="vllm_server", server_url=server._url + "/")
-    second = VLLMServerSampler(str(model_dir), settings, "cpu")
-    prompts = make_prompts()
-    ids = [[done.ids for done in one.sample(prompts, SamplingParams())] for one in (server, second)]
-    assert ids[0] == ids[1]
-    second.close()
-    assert server.sample(prompts[:1], SamplingParams())  # whoever joins does not end it
-    with pytest.raises(ConfigError, match="exceed the 512 tokens"):
-        server.sample([Prompt((1,) * 500, (0,), 13)], SamplingParams())
-
-
 def test_an_adapter_is_sampled_with(model_dir: Path, adapter_dir: Path) -> None:
     peft = pytest.importorskip("peft")
     base = AutoModelForCausalLM.from_pretrained(model_dir).eval()
@@ -143,8 +80,3 @@ def test_an_adapter_is_sampled_with(model_dir: Path, adapter_dir: Path) -> None:
         assert largest_error(base, sampler) > 1e-2
     finally:
         sampler.close()
-
-
-def test_a_server_that_cannot_start_says_why(tiny_model_dir: Path) -> None:
-    with pytest.raises(ConfigError, match=r"did not start(.|\n)*head"):  # heads of width 8
-        VLLMServerSampler(str(tiny_model_dir), SamplerConfig(name="vllm_server", kv_cache_gb=0.2), "cpu")
