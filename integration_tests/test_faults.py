@@ -20,7 +20,7 @@ BIN = Path(sys.executable).parent
 RECIPE: dict[str, Any] = {
     "updates": 3,
     "env": {"id": "training_strangers:Strangers-v0"},
-    "rollout": {"groups": 2, "group_size": 4, "max_prompt_tokens": 64, "max_response_tokens": 2},
+    "rollout": {"groups": 2, "group_size": 4, "max_prompt_tokens": 64, "max_response_tokens": 2, "patience_s": 10.0},
     "optimizer": {"lr": 1e-3},
     "engine": {"device": "cpu", "threads": 1},
     "checkpoint": {"every": 1, "keep": 0, "export": False},

@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 RECIPE: dict[str, Any] = {
     "updates": 4,
     "env": {"id": "training_strangers:Strangers-v0"},
-    "rollout": {"groups": 2, "group_size": 4, "max_prompt_tokens": 64, "max_response_tokens": 2},
+    "rollout": {"groups": 2, "group_size": 4, "max_prompt_tokens": 64, "max_response_tokens": 2, "patience_s": 10.0},
     "algorithm": {"preset": "ppo", "kl": "loss"},
     "optimizer": {"lr": 1e-3},
     "engine": {"device": "cpu", "threads": 1},

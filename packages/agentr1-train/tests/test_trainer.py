@@ -63,7 +63,13 @@ def _maker(model: Path, folder: Path) -> Make:
         table: dict[str, Any] = {
             "run_dir": str(folder),
             "model": {"path": str(model)},
-            "rollout": {"groups": 2, "group_size": 4, "max_prompt_tokens": 16, "max_response_tokens": 1},
+            "rollout": {
+                "groups": 2,
+                "group_size": 4,
+                "max_prompt_tokens": 16,
+                "max_response_tokens": 1,
+                "patience_s": 10.0,
+            },
             "optimizer": {"lr": 1e-2},
             "engine": {"device": "cpu", "threads": 1},
             "tracking": {"progress": False},
