@@ -55,7 +55,8 @@ def install() -> None:
         fresh = "--allow-existing" if (ENVIRONMENT / "lib" / version).exists() else "--clear"
         setup.uv(["venv", "--quiet", fresh, "--python", sys.executable, str(ENVIRONMENT)])
         for what in (["--requirements", str(PINS)], members):
-            setup.uv(["pip", "install", "--quiet", "--no-deps", "--python", str(python), *what])
+            # Without the workspace's configuration, whose overrides leave vLLM out of uv.lock.
+            setup.uv(["pip", "install", "--quiet", "--no-config", "--no-deps", "--python", str(python), *what])
     setup.build_communication_kernel(ENVIRONMENT)
     setup.say("ready: .venvs/vllm/bin has python with vLLM's CPU build")
 
