@@ -8,7 +8,14 @@ import errno
 from collections.abc import Iterator
 
 _DISK_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-_DISK_WORDS = ("No space left on device", "Disk quota exceeded", "File too large", "file write failed")
+_DISK_WORDS = (
+    "No space left on device",
+    "Disk quota exceeded",
+    "File too large",
+    "file write failed",
+    "unexpected pos ",
+)
+"""The last is what torch's writer finds when it closes a file that did not take all it wrote."""
 _MEMORY_WORDS = ("not enough memory: you tried to allocate", "can't allocate memory", "CUDA out of memory")
 
 
