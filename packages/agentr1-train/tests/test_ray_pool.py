@@ -1,22 +1,28 @@
-"""Episodes in actors of a real Ray cluster of two nodes: the same as here."""
+"""Episodes in actors of a real Ray cluster of two nodes: the same as here, and whole when actors and nodes die."""
 
 import os
+import signal
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agentr1_train.config import EnvConfig, RayConfig, RolloutConfig
+import tomli_w
+from agentr1_train.config import EnvConfig, RayConfig, RolloutConfig, recipe_from_dict
 from agentr1_train.env_pool import EnvPool
+from agentr1_train.errors import ClusterError, ConfigError, EnvironmentLoadError
 from agentr1_train.flow import AgentEnvLoop
 from agentr1_train.ray_pool import RayPool, open_pool
 from agentr1_train.renderer import Renderer
 from agentr1_train.rollout import collect, update_groups
 from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.scripted import ScriptedSampler
+from agentr1_train.tracking import read_events, read_rollouts, rollout_path
+from agentr1_train.trainer import train
 from agentr1_train.trajectory import Trajectory, TrajectoryGroup
 
 SETTINGS = RolloutConfig(max_prompt_tokens=2000, max_response_tokens=24)
@@ -96,6 +102,20 @@ def standing(pool: RayPool) -> RayPool:
     return pool
 
 
+def when_stepping(log: Path, act: Callable[[], None]) -> threading.Thread:
+    """Act once two processes are in the middle of episodes."""
+
+    def watch() -> None:
+        deadline = time.monotonic() + 60
+        while len({pid for pid, _, what in lines(log) if what == "step"}) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        act()
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    return thread
+
+
 def begun(log: Path) -> Counter[int]:
     return Counter(seed for _, seed, what in lines(log) if what == "reset")
 
@@ -124,6 +144,97 @@ def test_actors_on_two_nodes_play_what_is_played_here(
         assert [step.response_ids for step in mine.steps] == [step.response_ids for step in other.steps]
         for one, two in zip(mine.steps, other.steps, strict=True):
             assert one.response_logprobs == pytest.approx(two.response_logprobs, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_the_episodes_of_a_killed_actor_begin_again(cluster: Any, tiny_tokenizer: Any, tmp_path: Path, capfd) -> None:
+    log = tmp_path / "log"
+    with EnvPool(diary()) as pool:
+        here = untimed(roll(pool, tiny_tokenizer))
+    with standing(RayPool(diary(log=str(log), slow_s=0.3), settings(cluster))) as pool:
+        killer = when_stepping(log, lambda: os.kill(lines(log)[0][0], signal.SIGKILL))
+        there = untimed(roll(pool, tiny_tokenizer))
+        killer.join()
+        assert pool.losses == 1
+    assert there == here  # each once, in order, token for token
+    assert sum(begun(log).values()) > GROUPS * SIZE
+    assert "a Ray actor was lost" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_episodes_of_a_removed_node_begin_again(
+    cluster: Any, second_node: Any, tiny_tokenizer: Any, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    with EnvPool(diary()) as pool:
+        here = untimed(roll(pool, tiny_tokenizer))
+    with standing(RayPool(diary(log=str(log), slow_s=0.3), settings(cluster))) as pool:
+        remover = when_stepping(log, lambda: cluster.remove_node(second_node, allow_graceful=False))
+        there = untimed(roll(pool, tiny_tokenizer))
+        remover.join()
+        assert pool.losses == 1
+    cluster.wait_for_nodes(timeout=120)  # the head has noticed too
+    assert there == here
+    assert sum(begun(log).values()) > GROUPS * SIZE
+
+
+@pytest.mark.slow
+def test_an_episode_that_kills_every_actor_ends_as_an_error(cluster: Any, tiny_tokenizer: Any) -> None:
+    deadly = update_groups(3, 0, GROUPS)[1].seed
+    with EnvPool(diary()) as pool:
+        here = untimed(roll(pool, tiny_tokenizer))
+    with RayPool(diary(deadly=[deadly]), settings(cluster, actors=1, attempts=2)) as pool:
+        there = untimed(roll(pool, tiny_tokenizer, concurrency=1))
+        assert pool.losses == 2 * SIZE
+    for one, two in zip(here, there, strict=True):
+        if one.seed != deadly:
+            assert one == two
+        else:
+            assert (two.end_reason, two.steps) == ("error", ())
+            assert "2 actors were lost" in str(two.error)
+            assert (two.group, two.member, two.env_id) == (one.group, one.member, one.env_id)
+
+
+@pytest.mark.slow
+def test_what_cannot_start_is_refused(cluster: Any) -> None:
+    with pytest.raises(ConfigError, match=r"ray.actors = 50 of 1 CPUs each: the cluster has \d CPUs in all"):
+        RayPool(diary(), settings(cluster, actors=50))
+    with pytest.raises(EnvironmentLoadError, match="no game here"):
+        RayPool(diary(broken="no game here"), settings(cluster, actors=1))
+    with pytest.raises(ClusterError, match=r"no Ray actor stood within ray\.start_timeout_s = 0\.01 s"):
+        RayPool(diary(), settings(cluster, actors=1, start_timeout_s=0.01))
+    import ray
+
+    assert not ray.is_initialized()  # the connection ended with the last pool
+
+
+@pytest.mark.slow
+def test_training_over_ray_under_the_launcher(
+    cluster: Any,
+    second_node: Any,
+    symbol_recipe: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    launch: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two ranks, an actor each, and one each for the evaluations; the first rollout is that of one rank without Ray."""
+    sections = {"updates": 2, "evaluation": {"episodes": 4}}
+    train(recipe_from_dict(symbol_recipe(**sections, run_dir=str(tmp_path / "alone"))))
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(tomli_w.dumps(symbol_recipe(**sections, ray={"actors": 1, "address": cluster.address})), "utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    done = launch("--module", "agentr1_train", recipe, timeout=400)
+    assert done.returncode == 0, done.stderr[-3000:]
+    first = [read_rollouts(rollout_path(tmp_path / name, 1)) for name in ("alone", "run")]
+    alone, over_ray = ([tuple(step.response_ids for step in item.steps) for item in items] for items in first)
+    assert alone == over_ray
+    events = read_events(tmp_path / "run" / "events.jsonl")
+    assert [event["step"] for event in events if event["kind"] == "update"] == [1, 2]
+    figures = [
+        next(e for e in read_events(tmp_path / name / "events.jsonl") if e["kind"] == "evaluation")
+        for name in ("alone", "run")
+    ]
+    assert figures[0]["eval/return"] == figures[1]["eval/return"]
 
 
 def test_no_actors_no_ray() -> None:
