@@ -4,6 +4,9 @@ The page docs/faults.md is the table of all of them; here are those that need a 
 """
 
 import os
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +14,10 @@ from typing import Any
 
 import pytest
 import tomli_w
+from agentr1_train.config import recipe_from_dict
 from agentr1_train.init_model import ModelShape, init_model
-from agentr1_train.tracking import read_events
+from agentr1_train.tracking import read_events, read_rollouts, rollout_path
+from agentr1_train.trainer import train
 
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent
@@ -45,11 +50,12 @@ def write_recipe(folder: Path, model: Path, **sections: Any) -> Path:
     return path
 
 
-def environment(fault: str = "") -> dict[str, str]:
+def environment(fault: str = "", rank: str = "") -> dict[str, str]:
     mine = {name: text for name, text in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
     return mine | {
         "PYTHONPATH": str(HERE),
         "FAULT": fault,
+        **({"FAULT_RANK": rank} if rank else {}),
         "OMP_NUM_THREADS": "1",
         "DS_ACCELERATOR": "cpu",
         "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -59,6 +65,21 @@ def environment(fault: str = "") -> dict[str, str]:
 def run(recipe: Path, *words: str, fault: str = "") -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "agentr1_train", str(recipe), *words]
     return subprocess.run(command, env=environment(fault), capture_output=True, text=True, timeout=550)
+
+
+def launch(recipe: Path, *words: str, fault: str = "", rank: str = "") -> "subprocess.CompletedProcess[str]":
+    """Two CPU ranks under the real launcher."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [BIN / "deepspeed", "--num_accelerators", 2, "--master_port", port, "--module", "agentr1_train", recipe]
+    return subprocess.run(
+        [str(word) for word in (*command, *words)],
+        env=environment(fault, rank),
+        capture_output=True,
+        text=True,
+        timeout=550,
+    )
 
 
 def ours(text: str) -> list[str]:
@@ -87,3 +108,107 @@ def test_sigterm_finishes_the_update_writes_a_checkpoint_and_exits_with_143(mode
     done = run(recipe, "--resume")
     assert done.returncode == 0, done.stderr
     assert updates(tmp_path) == [1, 2, 3]
+
+
+DISK = """
+set -e
+mount -t tmpfs -o size=$1k tmpfs "$2"
+shift
+place=$1
+shift
+"$@" 2> "$place.first" || echo $? > "$place.code"
+ls -A "$place/run/checkpoints" > "$place.left"
+mount -o remount,size=100m "$place"
+"$@" --resume
+cp "$place/run/events.jsonl" "$place.events"
+"""
+
+
+def _may_mount() -> bool:
+    found = shutil.which("unshare")
+    probe = [found or "", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
+    return found is not None and subprocess.run(probe, capture_output=True).returncode == 0
+
+
+def test_a_full_disk_is_one_line_and_with_room_again_it_resumes(model: Path, tmp_path: Path) -> None:
+    """A file system of the kernel's own with room for one checkpoint and not for two, in a mount namespace."""
+    if not _may_mount():
+        assert os.environ.get("CI") != "true", "no mount namespace"
+        pytest.skip("this machine lets nobody mount")
+    place = tmp_path / "disk"
+    place.mkdir()
+    recipe = write_recipe(tmp_path, model, run_dir=str(place / "run"))
+    probe = write_recipe(tmp_path, model, run_dir=str(tmp_path / "probe"), updates=1)
+    assert run(probe).returncode == 0
+    size = sum(path.stat().st_size for path in (tmp_path / "probe").rglob("*") if path.is_file()) // 1024
+    recipe = write_recipe(tmp_path, model, run_dir=str(place / "run"))
+    command = [sys.executable, "-m", "agentr1_train", str(recipe)]
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", DISK, "sh", str(int(size * 1.6)), str(place), *command],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=550,
+    )
+    first = Path(f"{place}.first").read_text()
+    assert done.returncode == 0, done.stderr + first
+    assert Path(f"{place}.code").read_text().strip() == "2", first
+    (line,) = ours(first)
+    assert line.startswith("agentr1-train: the disk is full: ")
+    assert line.endswith("--resume continues from the last whole checkpoint.")
+    assert Path(f"{place}.left").read_text().split() == ["step_000001"]
+    events = [event for event in read_events(Path(f"{place}.events")) if event["kind"] == "update"]
+    assert [event["step"] for event in events] == [1, 2, 3]
+
+
+def test_a_killed_rank_ends_the_others_at_once_and_the_run_resumes(model: Path, tmp_path: Path) -> None:
+    """SIGKILL of rank 1 between backward and step of the second update, while rank 0 waits for it."""
+    recipe = write_recipe(tmp_path, model, engine={"zero_stage": 2})
+    done = launch(recipe, fault="optim_step:2:SIGKILL", rank="1")
+    assert done.returncode not in (0, 143)
+    assert ours(done.stderr) == ["agentr1-train: another rank ended; --resume continues from the last checkpoint."], (
+        done.stderr
+    )
+    assert checkpoints(tmp_path) == ["step_000001"]
+    done = launch(recipe, "--resume")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert updates(tmp_path) == [1, 2, 3]
+
+
+def test_a_tool_server_that_dies_is_feedback_and_the_run_goes_on(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGKILL of the tool server at the beginning of the second update."""
+    monkeypatch.syspath_prepend(HERE)
+    import training_strangers
+
+    program = [BIN / "agentr1-tools", "serve", "--tools", "calculator", "--port", "0"]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().partition(" at ")[2].split()[0]
+        monkeypatch.setattr(training_strangers, "SERVER", server.pid)
+        table = {
+            **RECIPE,
+            "updates": 2,
+            "run_dir": str(tmp_path / "run"),
+            "model": {"path": str(model)},
+            "env": {
+                "id": "agentr1_envs:agentr1/ToolEnv-v0",
+                "kwargs": {
+                    "tools": [{"name": "remote", "url": url, "tool": "calculator"}],
+                    "tasks": [{"question": "What is 6 times 7?", "answer": "42"}],
+                },
+            },
+            "sampler": {"name": "scripted", "script": "training_strangers:calls"},
+            "rollout": {**RECIPE["rollout"], "max_prompt_tokens": 8000, "max_response_tokens": 200},
+        }
+        folder = train(recipe_from_dict(table))
+        assert server.wait(timeout=10) == -signal.SIGKILL
+    texts = [
+        item.final_observation + " ".join(step.observation for step in item.steps)
+        for update in (1, 2)
+        for item in read_rollouts(rollout_path(folder, update))
+    ]
+    assert ["NETWORK_ERROR" in text for text in texts] == [False] * 8 + [True] * 8
+    events = [event for event in read_events(folder / "events.jsonl") if event["kind"] == "update"]
+    assert [event["rollout/errors"] for event in events] == [0, 0]

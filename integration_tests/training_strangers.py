@@ -4,6 +4,7 @@
 strikes inside a checkpoint, before its manifest; ``step`` in the environment. ``FAULT_RANK`` spares the other ranks.
 """
 
+import json
 import os
 import signal
 from typing import Any
@@ -68,3 +69,20 @@ if _place in ("optim_step", "seal"):
 def answers(prompt: str, key: tuple[int, ...]) -> str:
     """A script whose answers depend on the episode alone: for rollouts that no weight can change."""
     return "ab"[hash(key) % 2]
+
+
+SERVER = 0
+"""Process of a tool server that ``calls`` kills, once."""
+
+
+def calls(prompt: str, key: tuple[int, ...]) -> str:
+    """A script that calls the calculator and then answers; in the second update its server is gone."""
+    global SERVER
+    update = key[2]
+    if update == 1 and SERVER:
+        os.kill(SERVER, signal.SIGKILL)
+        SERVER = 0
+    if key[-1] == 0:
+        call = {"name": "calculator", "arguments": {"expression": f"{key[-2]} * {update} + 42"}}
+        return f"<tool_call>{json.dumps(call)}</tool_call>"
+    return "<answer>42</answer>"

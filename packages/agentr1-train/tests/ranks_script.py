@@ -239,6 +239,8 @@ def main(out: Path, model: str) -> None:
         result[f"trio_{stage}"] = trio(model, stage)
     for stage, dtype in ((0, "fp32"), (2, "fp32"), (2, "bf16"), (3, "fp32")):
         result[f"resume_{stage}_{dtype}"] = resume(model, stage, dtype, out)
+    for stage, dtype in ((0, "fp32"), (2, "fp32"), (2, "bf16"), (3, "fp32")):
+        result[f"lora_{stage}_{dtype}"] = resume(model, stage, dtype, out, lora=4)
     torch.save(result, out / f"rank_{distributed.rank()}.pt")
     distributed.shutdown()
 

@@ -2,10 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
-from agentr1_train.stopping import StopRequest
+from agentr1_train.stopping import StopRequest, siblings
 
 
 def test_sigterm_is_noted_while_it_is_entered() -> None:
@@ -42,3 +44,22 @@ def test_the_watch_of_several_ranks_opens_and_closes(monkeypatch: pytest.MonkeyP
         if thread.name == "agentr1-stop":
             thread.join(timeout=10)
     assert len(os.listdir("/proc/self/fd")) == open_files
+
+
+RANKS = """
+import os, signal, subprocess, sys, time
+rank = [sys.executable, "-c", "import time; time.sleep(60)"]
+asked = [sys.executable, "-c", "from agentr1_train.stopping import siblings; print(siblings())"]
+other = subprocess.Popen(rank)
+print(subprocess.run(asked, capture_output=True, text=True).stdout.strip())
+other.kill()
+time.sleep(0.5)
+print(subprocess.run(asked, capture_output=True, text=True).stdout.strip())
+"""
+
+
+def test_ranks_of_a_launcher_are_counted_alive() -> None:
+    """A killed one does not count, though nobody has waited for it yet."""
+    assert siblings() is None or siblings() >= 1
+    done = subprocess.run([sys.executable, "-c", RANKS], capture_output=True, text=True, timeout=200, check=True)
+    assert done.stdout.split() == ["2", "1"]
