@@ -27,7 +27,7 @@ def test_every_kind_of_fault_is_there() -> None:
     assert tools.count("\n| ") >= 2 + 15
     assert rollouts.count("\n| ") >= 2 + 12
     assert credit.count("\n| ") >= 2 + 10
-    assert trainer.count("\n| ") >= 2 + 11
+    assert trainer.count("\n| ") >= 2 + 12
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])

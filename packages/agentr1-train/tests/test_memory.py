@@ -13,7 +13,10 @@ import tomli_w
 HERE = Path(__file__).parent
 
 SETTLED = 100
-"""Updates before the slope is taken: caches of kernels, modules and the allocator fill first."""
+"""Updates before the slope is taken: caches of kernels, modules and the allocator fill first.
+
+Taken between medians: a page that the system reclaims for a moment would bend a fitted line.
+"""
 
 
 @pytest.mark.slow
@@ -34,6 +37,6 @@ def test_two_hundred_updates_cost_no_memory(symbol_recipe: Any, tmp_path: Path) 
     resident = numpy.array([float(line) for line in done.stdout.split()])
     assert len(resident) == 200
     assert resident[0] > 100  # MB: it is a whole trainer that is measured
-    slope = numpy.polyfit(numpy.arange(SETTLED, 200), resident[SETTLED:], 1)[0] * 100
-    print("slope", slope, resident[::10].round(2).tolist())
+    early, late = (numpy.median(part) for part in (resident[SETTLED : SETTLED + 20], resident[-20:]))
+    slope = (late - early) / (200 - SETTLED - 20) * 100
     assert slope < 1.0, f"{slope:.2f} MB a hundred updates: {resident[::10].round(1).tolist()}"
