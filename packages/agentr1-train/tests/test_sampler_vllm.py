@@ -1,6 +1,6 @@
 """vLLM in the rank, the real one: what it says it sampled is what the trainer computes, before and after an update.
 
-Runs in the environment that ``make setup-vllm`` makes.
+Runs in the environment that ``make setup-vllm`` makes. The server has a test of its own.
 """
 
 import logging

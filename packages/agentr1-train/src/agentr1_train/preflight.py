@@ -146,13 +146,22 @@ def _check_ray(ray: RayConfig) -> None:
 
 def _check_sampler(sampler: SamplerConfig, training: bool) -> None:
     """Refuse settings that the named sampler does not read, and an adapter that the trainer would not know of."""
-    for name in ("gpu_memory", "kv_cache_gb", "lora"):
+    readers = {"gpu_memory": ("vllm", "vllm_server"), "kv_cache_gb": ("vllm", "vllm_server")}
+    readers |= {"lora": ("vllm", "vllm_server"), "server_url": ("vllm_server",), "server_gpus": ("vllm_server",)}
+    for name, samplers in readers.items():
         value = getattr(sampler, name)
-        if value != getattr(SamplerConfig, name) and sampler.name != "vllm":
+        if value != getattr(SamplerConfig, name) and sampler.name not in samplers:
             raise ConfigError(
-                f"sampler.{name} = {value!r} would be without effect: sampler.name is {sampler.name!r}, and "
-                "only 'vllm' reads it."
+                f"sampler.{name} = {value!r} would be without effect: sampler.name is {sampler.name!r}, and only "
+                f"{' and '.join(samplers)} read it."
             )
+    if sampler.server_url:
+        for name in ("gpu_memory", "kv_cache_gb", "lora", "server_gpus"):
+            if getattr(sampler, name) != getattr(SamplerConfig, name):
+                raise ConfigError(
+                    f"sampler.{name} = {getattr(sampler, name)!r} would be without effect on a running server "
+                    f"({sampler.server_url}): set it where the server is started."
+                )
     if training and sampler.lora:
         raise ConfigError(
             f"sampler.lora = {sampler.lora!r}: the trainer trains all weights and would not know of the adapter. "

@@ -7,6 +7,7 @@ from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.openai import OpenAISampler
 from agentr1_train.sampler.scripted import ScriptedSampler
 from agentr1_train.sampler.vllm import VLLMSampler
+from agentr1_train.sampler.vllm_server import VLLMServerSampler
 
 __all__ = [
     "SAMPLERS",
@@ -20,5 +21,6 @@ __all__ = [
     "ScriptedSampler",
     "Sleeper",
     "VLLMSampler",
+    "VLLMServerSampler",
     "build_sampler",
 ]

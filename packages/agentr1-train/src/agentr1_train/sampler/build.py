@@ -14,8 +14,9 @@ from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.openai import OpenAISampler
 from agentr1_train.sampler.scripted import ScriptedSampler, load_script
 from agentr1_train.sampler.vllm import VLLMSampler
+from agentr1_train.sampler.vllm_server import VLLMServerSampler
 
-SAMPLERS = ("hf", "openai", "scripted", "vllm")
+SAMPLERS = ("hf", "openai", "scripted", "vllm", "vllm_server")
 
 
 def sampling_tokenizer(recipe: Recipe) -> Any:
@@ -54,8 +55,9 @@ def build_sampler(
         raise ConfigError(f"sampler.script = {settings.script!r} acts only with sampler.name = 'scripted'.")
     if settings.name == "openai":
         return OpenAISampler(endpoint or EndpointConfig(), tokenizer)
-    if settings.name == "vllm":
+    if settings.name.startswith("vllm"):
         check_path(model.path)
-        return VLLMSampler(model.path, settings, device)
+        kind = VLLMSampler if settings.name == "vllm" else VLLMServerSampler
+        return kind(model.path, settings, device)
     loaded = load_model(model.path, model, settings.dtype)
     return HFSampler(loaded, tokenizer, max_batch=settings.max_batch, device=device)

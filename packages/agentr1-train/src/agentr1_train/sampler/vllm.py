@@ -2,7 +2,7 @@
 
 On a GPU the engine sleeps while the trainer works (weights in host memory, no cache) and wakes for the next weights or
 prompts. A CPU has no such memory to give back: sleeping is logged there and does nothing. Nothing is compiled on a CPU.
-The one door to vLLM.
+The one door to vLLM; a server of its own is in ``vllm_server.py``.
 """
 
 import contextlib
@@ -157,7 +157,7 @@ class VLLMSampler:
 
 
 def engine_arguments(path: str, settings: SamplerConfig, device: torch.device) -> dict[str, Any]:
-    """Return vLLM's engine arguments.
+    """Return vLLM's engine arguments, which its server calls by the same names.
 
     Raises:
         MissingFileError: ``settings.lora`` holds no adapter.

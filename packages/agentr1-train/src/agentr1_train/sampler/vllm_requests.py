@@ -1,4 +1,4 @@
-"""How a prompt becomes a vLLM request, what came back a completion, what weights must come.
+"""What both vLLM samplers share: how a prompt becomes a request, what came back a completion, what weights must come.
 
 Noise is vLLM's own, from one seed a request: an episode repeats under vLLM, and differs from the same under ``hf``.
 vLLM itself is not imported here.
@@ -29,7 +29,7 @@ def request_seed(key: tuple[int, ...]) -> int:
 
 
 def request_fields(prompt: Prompt, params: SamplingParams) -> dict[str, Any]:
-    """Return the arguments of vLLM's ``SamplingParams``.
+    """Return what vLLM's ``SamplingParams`` and its completions endpoint call by the same names.
 
     Everything that changes the distribution is named, so that no ``generation_config.json`` fills it in. Greedy
     log-probabilities are those at temperature 1 in vLLM too.

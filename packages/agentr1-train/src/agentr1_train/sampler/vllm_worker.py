@@ -1,4 +1,4 @@
-"""What vLLM's worker is extended by: vLLM mixes this class into it, by name, where an engine starts.
+"""What vLLM's worker is extended by: vLLM mixes this class into it, by name, where an engine or a server starts.
 
 vLLM 0.32 forgets one thing when it reads weights again on a CPU: an output layer that shares the input's weights keeps
 the copy that was packed for its kernel at the start. Nothing of vLLM is imported here.
@@ -7,7 +7,7 @@ the copy that was packed for its kernel at the start. Nothing of vLLM is importe
 from typing import Any
 
 EXTENSION = "agentr1_train.sampler.vllm_worker.TiedOutput"
-"""For ``worker_extension_cls``."""
+"""For ``worker_extension_cls``, and ``--worker-extension-cls`` of a server that a run on a CPU joins."""
 
 
 class TiedOutput:
