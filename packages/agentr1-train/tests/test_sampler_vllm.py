@@ -85,7 +85,7 @@ def sampler(kind: tuple[str, bool], model_dir: Path) -> Iterator[VLLMSampler]:
     group = torch.distributed.group.WORLD
     state = random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state().tolist()
     threads = torch.set_num_threads
-    one = VLLMSampler(str(model_dir), SamplerConfig(name="vllm", dtype=kind[0], max_batch=8, kv_cache_gb=0.2), device)
+    one = VLLMSampler(str(model_dir), SamplerConfig(name="vllm", dtype=kind[0], max_batch=16, kv_cache_gb=0.2), device)
     assert (random.getstate(), np.random.get_state()[1].tolist(), torch.random.get_rng_state().tolist()) == state
     assert torch.set_num_threads is threads
     yield one
@@ -134,6 +134,13 @@ def test_a_prompt_samples_the_same_alone_and_in_a_batch(sampler: VLLMSampler) ->
         assert alone.ids == one.ids
     (longer,) = sampler.sample([Prompt(prompts[0].ids, prompts[0].key, 30)], SamplingParams())
     assert longer.ids[:12] == together[0].ids
+
+
+def test_more_prompts_than_one_pass_reads(sampler: VLLMSampler) -> None:
+    """Long ones, all at once: a prompt that is read in two pieces would end the engine on a CPU."""
+    rng = np.random.default_rng(1)
+    prompts = [Prompt(tuple(int(x) for x in rng.integers(3, 300, size=480)), (8, i), 4) for i in range(32)]
+    assert all(1 <= len(done.ids) <= 4 for done in sampler.sample(prompts, SamplingParams()))
 
 
 def test_top_p_keeps_the_nucleus_and_renormalises(kind: tuple[str, bool], sampler: VLLMSampler, trainer: Any) -> None:

@@ -175,6 +175,8 @@ def engine_arguments(path: str, settings: SamplerConfig, device: torch.device) -
     }
     if device.type == "cpu":
         arguments |= {"enforce_eager": True, "kv_cache_memory_bytes": int(settings.kv_cache_gb * (1 << 30))}
+        # A prompt read in pieces makes vLLM rewind its request's generator, and generators on a CPU cannot rewind.
+        arguments |= {"enable_chunked_prefill": False}
     else:
         arguments |= {"gpu_memory_utilization": settings.gpu_memory}
     if settings.lora:

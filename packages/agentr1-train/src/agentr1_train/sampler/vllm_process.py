@@ -115,13 +115,13 @@ def answers(url: str) -> bool:
 def command_line(arguments: Mapping[str, Any]) -> Sequence[str]:
     """Return engine arguments as the server's command line takes them.
 
-    >>> command_line({"dtype": "float32", "enforce_eager": True, "max_model_len": -1})
-    ['--dtype', 'float32', '--enforce-eager', '--max-model-len', 'auto']
+    >>> command_line({"dtype": "float32", "enforce_eager": True, "async": False, "max_model_len": -1})
+    ['--dtype', 'float32', '--enforce-eager', '--no-async', '--max-model-len', 'auto']
     """
     words: list[str] = []
     for name, value in arguments.items():
-        words.append(f"--{name.replace('_', '-')}")
-        if value is not True:
+        words.append(f"--{'no-' if value is False else ''}{name.replace('_', '-')}")
+        if not isinstance(value, bool):
             words.append("auto" if (name, value) == ("max_model_len", -1) else str(value))
     return words
 
