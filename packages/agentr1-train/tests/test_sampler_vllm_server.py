@@ -3,6 +3,8 @@
 Runs in the environment that ``make setup-vllm`` makes.
 """
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import torch
 from agentr1_train import distributed
 from agentr1_train.config import SamplerConfig
 from agentr1_train.endpoint_config import EndpointConfig
-from agentr1_train.errors import ConfigError
+from agentr1_train.errors import ConfigError, RunFailedError
 from agentr1_train.policy import token_logprobs
 from agentr1_train.sampler.base import Prompt, SamplingParams
 from agentr1_train.sampler.openai import OpenAISampler
@@ -166,6 +168,20 @@ def test_an_adapter_is_sampled_with(model_dir: Path, adapter_dir: Path) -> None:
         assert largest_error(base, sampler) > 1e-2
     finally:
         sampler.close()
+
+
+def test_a_server_that_is_killed_ends_the_run_in_one_error(model_dir: Path) -> None:
+    settings = SamplerConfig(name="vllm_server", max_batch=8, kv_cache_gb=0.2)
+    one = VLLMServerSampler(str(model_dir), settings, distributed.init("cpu"))
+    try:
+        assert one.sample(make_prompts()[:1], SamplingParams())
+        assert one._process is not None
+        os.kill(one._process._process.pid, signal.SIGKILL)
+        one._process._process.wait(60)
+        with pytest.raises(RunFailedError, match="vLLM's server ended with exit code -9"):
+            one.sample(make_prompts()[:1], SamplingParams())
+    finally:
+        one.close()
 
 
 def test_a_server_that_cannot_sample_is_ended_and_says_why(tiny_model_dir: Path) -> None:
