@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv/bin
 WORKERS ?= 2
-VLLM_TESTS := packages/agentr1-train/tests/test_sampler_vllm*.py
+VLLM_TESTS := packages/agentr1-train/tests/test_sampler_vllm*.py integration_tests/test_vllm_run.py
 TRL := trl==1.16.0 accelerate datasets multiprocess dill xxhash pandas  # beside .venv, for a benchmark alone
 
 # Tests share the machine's cores between pytest workers and DeepSpeed ranks: one thread for each process.
