@@ -27,7 +27,7 @@ setup-alfworld: setup  ## add the original ALFWorld engine (GPL), which ours is 
 setup-vllm: setup  ## the environment of the vLLM tests, in .venvs/vllm: vLLM's CPU build beside the packages
 	@$(PYTHON) scripts/setup_vllm.py
 
-quickstart: setup  ## train a small tool-using agent here, from nothing, in three to four minutes
+quickstart: setup  ## train a small tool-using agent here, from nothing, in two to four minutes
 	@$(VENV)/python -m agentr1_train.quickstart
 
 test: check unit alone wheels  ## all of it: check, unit and integration tests, each package alone, wheels
