@@ -80,7 +80,7 @@ def test_groups_of_processes_that_are_gone_are_removed(tmp_path):
 def test_a_group_is_emptied_before_it_is_removed(sandbox):
     if not sandbox.groups:
         pytest.skip("no control group can be made on this machine")
-    with cgroup.group(sandbox.groups, LIMITS) as join:
+    with cgroup.group(sandbox.groups, Limits(memory_bytes=1 << 26, tmp_bytes=24, processes=8)) as join:
         sleeper = subprocess.Popen([*join, "/bin/sleep", "600"])
         folder = Path(join[4])
         while f"{sleeper.pid}" not in (folder / "cgroup.procs").read_text(encoding="utf-8").split():
