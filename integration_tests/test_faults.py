@@ -9,15 +9,16 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import tomli_w
+import small_runs
 from agentr1_train.config import recipe_from_dict
-from agentr1_train.init_model import ModelShape, init_model
 from agentr1_train.tracking import read_events, read_rollouts, rollout_path
 from agentr1_train.trainer import train
+from small_runs import environment, make_model
 
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent
@@ -36,30 +37,10 @@ RECIPE: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("model") / "model"
-    init_model(["a", "b", "ab"] * 50, out, ModelShape(hidden=32, layers=1, heads=2, vocabulary=262, positions=128))
-    return out
+    return make_model(tmp_path_factory.mktemp("model"))
 
 
-def write_recipe(folder: Path, model: Path, **sections: Any) -> Path:
-    table = {**RECIPE, "run_dir": str(folder / "run"), "model": {"path": str(model)}}
-    for name, value in sections.items():
-        table[name] = table.get(name, {}) | value if isinstance(value, dict) else value
-    path = folder / "recipe.toml"
-    path.write_text(tomli_w.dumps(table), "utf-8")
-    return path
-
-
-def environment(fault: str = "", rank: str = "") -> dict[str, str]:
-    mine = {name: text for name, text in os.environ.items() if name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-    return mine | {
-        "PYTHONPATH": str(HERE),
-        "FAULT": fault,
-        **({"FAULT_RANK": rank} if rank else {}),
-        "OMP_NUM_THREADS": "1",
-        "DS_ACCELERATOR": "cpu",
-        "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
-    }
+write_recipe = partial(small_runs.write_recipe, RECIPE)
 
 
 def run(recipe: Path, *words: str, fault: str = "") -> "subprocess.CompletedProcess[str]":
