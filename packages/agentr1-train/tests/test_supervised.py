@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from agentr1_train.config import recipe_from_dict
 from agentr1_train.errors import ConfigError, MissingFileError
+from agentr1_train.supervised import transcripts
 from agentr1_train.tracking import read_events, read_rollouts, rollout_path, write_rollouts
 from agentr1_train.trainer import evaluate_only, supervised_only, train
-from transformers import AutoModelForCausalLM
+from agentr1_train.trajectory import Step, Trajectory
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 Make = Callable[..., dict[str, Any]]
 
@@ -110,3 +113,30 @@ def test_recorded_rollouts_are_demonstrations_too(symbol_recipe: Make, tmp_path:
     with pytest.raises(MissingFileError, match=r"absent.parquet"):
         supervised_only(recipe_from_dict(table))
     assert not (tmp_path / "none").exists()
+
+
+def test_transcripts_are_read_whole_and_each_text_once() -> None:
+    said = [((1, 2, 3), (4, 5)), ((1, 2, 3, 4, 5, 6, 7), (8,)), ((1, 9), (4,))]
+    steps = tuple(Step(*ids, (-1.0,) * len(ids[1]), "", "", 0.0, False, False, "stop", "") for ids in said)
+    rows = transcripts([Trajectory(steps, "", "", 0, 0, 0, True, "terminated", "")])
+    assert [row.prompt_ids + row.response_ids for row in rows] == [(1, 2, 3, 4, 5, 6, 7, 8), (1, 9, 4)]
+    assert {len(row.prompt_ids) for row in rows} == {1}
+
+
+def test_a_transcript_trains_what_the_environment_says(symbol_recipe: Make, tmp_path: Path) -> None:
+    """The frame of a prompt is the same in every task: only with the transcript is it learned."""
+    likely: dict[float, float] = {}
+    for weight in (0.0, 1.0):
+        table = warm(symbol_recipe, transcript=weight) | {"run_dir": str(tmp_path / str(weight))}
+        folder = supervised_only(recipe_from_dict(table))
+        model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+        event = losses(Path(table["run_dir"]))[-1]
+        assert event["supervised/tokens"] == 8 * 2 * 2
+        assert event["supervised/loss"] < 0.4
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": "a"}], add_generation_prompt=True, tokenize=False
+        )
+        prompt = torch.tensor([tokenizer.encode(text, add_special_tokens=False)])
+        with torch.no_grad():
+            likely[weight] = -model(prompt, labels=prompt).loss.item()
+    assert likely[1.0] > likely[0.0] + 0.5

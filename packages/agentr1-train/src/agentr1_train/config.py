@@ -207,6 +207,8 @@ class SupervisedConfig:
     """A parquet of demonstrations; empty: the environment's own ``demonstration()``."""
     failures: bool = False
     """Imitate demonstrations that end without success as well."""
+    transcript: float = 0.0
+    """Weight of the loss over all tokens of the transcripts, the environment's too, beside the loss over responses."""
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,9 @@ from agentr1_train.trajectory import Trajectory
 SUPERVISED_STREAM = 2
 """Second entry of a seed's key: demonstrations share no task draw with training and evaluation."""
 
+_RESPONSE = 1.0
+"""Advantage that marks the rows of responses; those of whole transcripts have 0."""
+
 Report = Callable[[int, dict[str, float]], None]
 """``report(batches done, metrics)``."""
 
@@ -168,17 +171,20 @@ def _step(engine: DeepSpeedEngine, trajectories: Sequence[Trajectory], recipe: R
         for item in trajectories
         if not item.success and (item.error or not everything)
     ]
-    counts = distributed.all_gather_object(
-        (sum(len(step.response_ids) for item in shown for step in item.steps), failed)
-    )
-    tokens, errors = sum(count for count, _ in counts), [text for _, found in counts for text in found]
-    if not tokens:
-        raise ConfigError(f"no demonstration of the batch succeeded: {errors[0] if errors else 'there are none'}.")
-    rows = [
-        Row(step.prompt_ids, step.response_ids, (item.group, item.member), weight=1 / tokens)
+    steps = [
+        Row(step.prompt_ids, step.response_ids, (item.group, item.member), advantage=_RESPONSE)
         for item in shown
         for step in item.steps
     ]
+    texts = transcripts(shown) if recipe.supervised.transcript else []
+    mine = sum(len(row.response_ids) for row in steps), sum(len(row.response_ids) for row in texts), failed
+    counts = distributed.all_gather_object(mine)
+    tokens, words = sum(count for count, _, _ in counts), sum(count for _, count, _ in counts)
+    errors = [text for _, _, found in counts for text in found]
+    if not tokens:
+        raise ConfigError(f"no demonstration of the batch succeeded: {errors[0] if errors else 'there are none'}.")
+    rows = [replace(row, weight=1 / tokens) for row in steps]
+    rows += [replace(row, weight=recipe.supervised.transcript / words) for row in texts]
     packed = pack(rows, recipe.engine.micro_batch_tokens, packing=recipe.engine.packing)
     assert_spans(packed, rows)
     sums = engine.forward_backward(packed, _imitation)
@@ -190,7 +196,23 @@ def _step(engine: DeepSpeedEngine, trajectories: Sequence[Trajectory], recipe: R
     }
 
 
+def transcripts(trajectories: Sequence[Trajectory]) -> list[Row]:
+    """All tokens of the trajectories but the first, as rows: what was read and what was said, each line of text once.
+
+    A step that the next step's prompt continues is part of the next step's row.
+    """
+    rows: list[Row] = []
+    for item in trajectories:
+        lines = [step.prompt_ids + step.response_ids for step in item.steps]
+        for line, after in itertools.zip_longest(lines, lines[1:], fillvalue=()):
+            if after[: len(line)] != line:
+                rows.append(Row(line[:1], line[1:], (item.group, item.member)))
+    return rows
+
+
 def _imitation(output: tuple[Tensor, Tensor], batch: MicroBatch) -> LossOutput:
+    """Add the weighted negative log-likelihoods; count those of responses, which alone carry an advantage."""
     logp, _ = output
-    sums = {"supervised/loss": -logp.detach().double().sum(), "supervised/tokens": torch.tensor(float(len(logp)))}
+    said = batch.advantage == _RESPONSE
+    sums = {"supervised/loss": -logp.detach()[said].double().sum(), "supervised/tokens": said.sum().float()}
     return LossOutput(-(batch.weight * logp).sum(), sums)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from random import Random
 from typing import Any, cast
 
 from agentr1_envs.agent_env import InfoValue
@@ -10,6 +11,7 @@ from agentr1_envs.alfworld.dialects import DIALECTS, OWN, dialect_of, translated
 from agentr1_envs.alfworld.engines import ENGINES, Engine, NativeEngine, make_engine
 from agentr1_envs.alfworld.games import GameTask, find_games, load_games
 from agentr1_envs.alfworld.planner import find_plan
+from agentr1_envs.alfworld.searching import Manner, played
 from agentr1_envs.alfworld.session import NOTHING
 from agentr1_envs.errors import SettingError, require_choice
 from agentr1_envs.loader import OnBadRow
@@ -38,6 +40,11 @@ class GameSettings:
     """"template", or "human": what a person wrote for the goal, drawn by the seed."""
     expert_seconds: float = 0.0
     """How long the expert may search for a plan once the walkthrough no longer applies; 0 leaves the search off."""
+    searching: float = 0.0
+    """How patiently the demonstration looks for things, as one who is not told where they lie: the probability of each
+    further look at a place. 0 goes straight to everything, 1 looks until it finds."""
+    slips: float = 0.0
+    """Probability that the demonstration says something impossible before a command, and once more after that."""
 
     def __post_init__(self) -> None:
         """Raises SettingError for a value out of range."""
@@ -48,6 +55,17 @@ class GameSettings:
             raise SettingError(f"expert_seconds={self.expert_seconds!r} must be 0 or more.")
         if self.expert_seconds and self.engine != "native":
             raise SettingError("expert_seconds= plans in the native engine; it needs engine='native'.")
+        if not 0.0 <= self.searching <= 1.0:
+            raise SettingError(f"searching={self.searching!r} must be a probability, 0 to 1.")
+        if not 0.0 <= self.slips <= 0.9:
+            raise SettingError(f"slips={self.slips!r} must be a probability, 0 to 0.9.")
+        if self.errs and self.engine != "native":
+            raise SettingError("searching= and slips= look ahead in the native engine; they need engine='native'.")
+
+    @property
+    def errs(self) -> bool:
+        """Whether the demonstration is more than the walkthrough."""
+        return bool(self.searching or self.slips)
 
 
 SETTING_NAMES = tuple(item.name for item in fields(GameSettings))
@@ -63,6 +81,8 @@ class Playing:
     walkthrough: tuple[str, ...] = ()
     followed: int = 0
     """How many commands of the walkthrough have been played, in order."""
+    luck: int = 0
+    """Seed of this episode's looks and slips."""
     engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
@@ -81,7 +101,7 @@ class Playing:
         """
         if not isinstance(task, GameTask):
             raise SettingError(f"task {task.task_id!r} is no ALFWorld game.")
-        self.goal = task.question
+        self.goal, self.luck = task.question, draw(1 << 31) if self.settings.errs else 0
         if self.settings.goals == "human":
             if not task.human_goals:
                 raise SettingError(f"goals='human': game {task.task_id!r} has no goal written by people.")
@@ -114,9 +134,13 @@ class Playing:
         return find_plan(engine.session, self.settings.expert_seconds) or []
 
     def solution(self) -> list[str]:
-        """Commands that win from here: the rest of the walkthrough, or a plan."""
+        """Commands that win from here: the rest of the walkthrough, or a plan; with looks and slips, if asked for."""
         rest = list(self.walkthrough[self.followed :])
-        return rest if rest and rest[0] in self.engine.admissible else self.plan()
+        way = rest if rest and rest[0] in self.engine.admissible else self.plan()
+        if not self.settings.errs:
+            return way
+        manner = Manner(self.settings.searching, self.settings.slips)
+        return played(cast("NativeEngine", self.engine).session, way, manner, Random(self.luck))
 
     def info(self, task: Task, valid: bool) -> dict[str, InfoValue]:
         """The entries of `GAME_INFO`."""
@@ -129,13 +153,13 @@ class Playing:
 
     def get_state(self) -> dict[str, Any]:
         """The state as JSON-ready data."""
-        return {"goal": self.goal, "followed": self.followed, "engine": self.engine.get_state()}
+        return {"goal": self.goal, "followed": self.followed, "luck": self.luck, "engine": self.engine.get_state()}
 
     def set_state(self, task: GameTask, state: dict[str, Any]) -> None:
         """Take up a state of a game."""
         self.goal = state["goal"]
         self._begin(task)
-        self.followed = state["followed"]
+        self.followed, self.luck = state["followed"], state["luck"]
         self.engine.set_state(state["engine"])
 
     def _begin(self, task: GameTask) -> str:
