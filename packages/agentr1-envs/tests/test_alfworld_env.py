@@ -99,6 +99,16 @@ def test_the_old_dialect_is_an_alias_only_when_asked_for(make: Any) -> None:
         assert (info["valid_action"], info["success"], info["dialect"]) == (accepted, accepted, "0.4")
 
 
+def test_an_impossible_command_costs_what_was_set(make: Any) -> None:
+    env = make(ID, invalid_penalty=0.25)
+    env.reset(seed=0)
+    *script, last = env.demonstration()
+    assert env.step("fly to the moon")[1] == -0.25
+    assert [env.step(command)[1] for command in script] == [0.0] * len(script)
+    _, reward, *_, info = env.step(last)
+    assert (reward, info["reward/task"], info["reward/format"]) == (1.0, 1.0, 0.0)
+
+
 def test_the_expert_follows_the_walkthrough_and_plans_only_when_asked(make: Any) -> None:
     plain, planning = make(ID), make(ID, expert_seconds=60.0)
     for env in (plain, planning):
@@ -172,6 +182,7 @@ def test_wrong_arguments_are_refused_at_once(tmp_path: Path, make: Any) -> None:
         ({"goals": "humans"}, SettingError, "Did you mean 'human'"),
         ({"engine": "natve"}, SettingError, "Did you mean 'native'"),
         ({"expert_seconds": -1.0}, SettingError, "0 or more"),
+        ({"invalid_penalty": -0.1}, SettingError, "0 or more"),
         ({"max_step": 3}, SettingError, "Did you mean 'max_steps'"),
         ({"data": tmp_path}, DataNotFoundError, "agentr1-envs generate alfworld"),
     ):

@@ -140,6 +140,7 @@ def generate(
     seed: int = 0,
     count: int = 100,
     split: str = "train",
+    most: int = 3,
     out: Path | None = None,
 ) -> None:
     """Make games from a seed, each proved solvable by playing its plan, and write them as packed files.
@@ -149,11 +150,12 @@ def generate(
         seed: The same seed gives the same games.
         count: How many games.
         split: The split they are for.
+        most: Most pieces of furniture of one kind in a home; fewer are fewer places to look.
         out: Folder to write to; by default the user's data folder, where the environments look.
     """
     require_choice("task", task, (GAMES,))
     require_choice("split", split, GAME_SPLITS)
-    path, written = write_games(seed, count, split, (out or user_folder() / GAMES).expanduser())
+    path, written = write_games(seed, count, split, (out or user_folder() / GAMES).expanduser(), most)
     _OUT.print(f"{path}: {written} games", soft_wrap=True)
 
 

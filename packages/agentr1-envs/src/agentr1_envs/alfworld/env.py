@@ -1,5 +1,6 @@
 """`agentr1/ALFWorld-v0`: household text games; one response is one command."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -8,7 +9,7 @@ from agentr1_envs.agent_env import InfoValue, ObservationKind, Turn
 from agentr1_envs.alfworld.game_env import GameEnv
 from agentr1_envs.alfworld.games import TASK_TYPES
 from agentr1_envs.alfworld.playing import GAME_INFO, SETTING_NAMES, GameSettings, GameSource, Playing
-from agentr1_envs.errors import refuse_unknown, require_choice
+from agentr1_envs.errors import SettingError, refuse_unknown, require_choice
 from agentr1_envs.loader import OnBadRow
 from agentr1_envs.prompts import check_style, choose_system
 from agentr1_envs.signatures import EPISODE, takes
@@ -24,7 +25,7 @@ Things are named by kind and number, as in: go to cabinet 2. You have at most {m
 _SHORT = "Act in the household: one command a response, such as: go to cabinet 2"
 
 
-@takes(GameSettings, max_steps=MAX_STEPS, system="full", **EPISODE)
+@takes(GameSettings, invalid_penalty=0.0, max_steps=MAX_STEPS, system="full", **EPISODE)
 def alfworld(
     *,
     split: str = "train",
@@ -53,7 +54,8 @@ def alfworld(
     ``observation="messages"`` `Messages`: the whole conversation, of which the last `history` steps are kept.
 
     ## Rewards
-    1.0 in the step that reaches the goal, in ``reward/task``; 0.0 in every other.
+    1.0 in the step that reaches the goal, in ``reward/task``; 0.0 in every other. In ``reward/format``, what a command
+    costs that is not possible: `invalid_penalty`.
 
     ## Starting State
     A game of the split at its beginning, drawn by the seed or named by ``options={"task_id": ...}``. The same seed
@@ -67,7 +69,7 @@ def alfworld(
     * `task_id` (str): the game. `task_type` (str): which of the six types its goal is of.
     * `end_reason` (str): why the episode is over; empty while it goes on.
     * `steps` (int): responses so far.
-    * `reward/task` (float): this step's reward.
+    * `reward/task`, `reward/format` (float): the parts of this step's reward.
     * `admissible_commands` (tuple of str): the commands that are possible now, in alphabetical order.
     * `valid_action` (bool): whether the last command was one of them; true after a reset.
     * `dialect` (str): "0.4" where things are put down with `move X to Y`, "0.3" with `put X in/on Y`.
@@ -83,6 +85,7 @@ def alfworld(
     * `engine`, `dialect`, `goals`, `expert_seconds`: how games are played; fields of `GameSettings`.
     * `searching`, `slips`: probabilities that make the demonstration that of a player who looks for things at random
       and errs, 0 to 1 and 0 to 0.9.
+    * `invalid_penalty`: what a command costs that is not possible, 0 or more.
     * `max_steps`: responses after which an unfinished episode is truncated.
     * `system`: the system text: "full", "short", "none", or a text of your own.
     * `observation`: "text" (what is new) or "messages" (the whole conversation).
@@ -109,7 +112,7 @@ def alfworld(
     ## Version History
     v0: first version.
     """
-    own = ("max_steps", "system", "observation", "history", "render_mode")
+    own = ("invalid_penalty", "max_steps", "system", "observation", "history", "render_mode")
     refuse_unknown("agentr1/ALFWorld-v0", settings, (*SETTING_NAMES, *own))
     game = GameSettings(**{name: value for name, value in settings.items() if name in SETTING_NAMES})
     rest = {name: value for name, value in settings.items() if name in own}
@@ -132,12 +135,14 @@ class ALFWorldEnv(GameEnv):
     """Household games; see `alfworld`."""
 
     extra_info: ClassVar[Mapping[str, InfoValue]] = GAME_INFO
+    reward_parts = ("task", "format")
 
     def __init__(
         self,
         tasks: GameSource,
         game: GameSettings,
         *,
+        invalid_penalty: float = 0.0,
         max_steps: int = MAX_STEPS,
         system: str = "full",
         observation: ObservationKind = "text",
@@ -145,7 +150,9 @@ class ALFWorldEnv(GameEnv):
         render_mode: str | None = None,
     ) -> None:
         super().__init__(tasks, max_steps=max_steps, observation=observation, history=history, render_mode=render_mode)
-        self._system = check_style(system)
+        if not 0.0 <= invalid_penalty < math.inf:
+            raise SettingError(f"invalid_penalty={invalid_penalty!r} must be 0 or more.")
+        self._invalid_penalty, self._system = invalid_penalty, check_style(system)
         self.playing = Playing(game)
 
     @property
@@ -169,4 +176,5 @@ class ALFWorldEnv(GameEnv):
         """Play one command."""
         feedback, valid = self.playing.play(action)
         won = self.playing.engine.won
-        return Turn(feedback, {"task": float(won)}, "won" if won else "", won, self.playing.info(self.task, valid))
+        parts = {"task": float(won), "format": 0.0 if valid else -self._invalid_penalty}
+        return Turn(feedback, parts, "won" if won else "", won, self.playing.info(self.task, valid))

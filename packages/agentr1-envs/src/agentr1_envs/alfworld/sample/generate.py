@@ -33,37 +33,40 @@ _SINGLE = frozenset({*STATIONS, "toilet", "bed", "garbagecan"})
 _PLAN_SECONDS = 60.0
 
 
-def generate_games(seed: int, count: int, split: str = "train") -> Iterator[dict[str, Any]]:
-    """`count` games as rows of a packed file; the same seed gives the same games.
+def generate_games(seed: int, count: int, split: str = "train", most: int = 3) -> Iterator[dict[str, Any]]:
+    """`count` games as rows of a packed file, with `most` pieces of furniture of one kind at most.
+
+    The same seed gives the same games.
 
     Raises:
-        SettingError: `count` is below 1.
+        SettingError: `count` or `most` is below 1.
     """
-    if count < 1:
-        raise SettingError(f"count={count} must be at least 1.")
+    for name, value in (("count", count), ("most", most)):
+        if value < 1:
+            raise SettingError(f"{name}={value} must be at least 1.")
     for number in range(count):
         chance = random.Random(f"{seed}/{number}")
         row = None
         while row is None:
-            row = _game(f"{split}/generated-{seed}-{number:05d}", chance)
+            row = _game(f"{split}/generated-{seed}-{number:05d}", chance, most)
         yield row
 
 
-def write_games(seed: int, count: int, split: str, folder: Path) -> tuple[Path, int]:
+def write_games(seed: int, count: int, split: str, folder: Path, most: int = 3) -> tuple[Path, int]:
     """Write generated games as a packed file with its ``logic.json``; nothing is written unless all were made.
 
     Returns:
         The file, and how many games it holds.
 
     Raises:
-        SettingError: the folder holds the rules of other games.
+        SettingError: the folder holds the rules of other games; or as `generate_games`.
     """
     domain, grammar = household_logic()
     logic = json.dumps({"pddl_domain": domain, "grammar": grammar}, indent=1) + "\n"
     beside = folder / "logic.json"
     if beside.exists() and beside.read_text() != logic:
         raise SettingError(f"{beside} holds the rules of other games; choose another folder with --out.")
-    lines = [json.dumps(row) + "\n" for row in generate_games(seed, count, split)]
+    lines = [json.dumps(row) + "\n" for row in generate_games(seed, count, split, most)]
     folder.mkdir(parents=True, exist_ok=True)
     beside.write_text(logic)
     path = folder / f"{split}.jsonl"
@@ -71,10 +74,10 @@ def write_games(seed: int, count: int, split: str, folder: Path) -> tuple[Path, 
     return path, len(lines)
 
 
-def _game(task_id: str, chance: random.Random) -> dict[str, Any] | None:
+def _game(task_id: str, chance: random.Random, most: int) -> dict[str, Any] | None:
     """A game, or None when this draw has no goal or no plan."""
     scene = chance.choice(sorted(_ROOMS))
-    home = _home(scene, chance)
+    home = _home(scene, chance, most)
     goals = _goals(home)
     if not goals:
         return None
@@ -91,17 +94,17 @@ def _game(task_id: str, chance: random.Random) -> dict[str, Any] | None:
     return game_row(task_id, scene, home, goal, plan) if session.won else None
 
 
-def _home(scene: str, chance: random.Random) -> Home:
+def _home(scene: str, chance: random.Random, most: int) -> Home:
     furniture: list[str] = []
     for kind in _ROOMS[scene]:
-        most = 1 if kind in _SINGLE else 3
-        furniture += [piece_id(kind, n) for n in range(1, chance.randint(1, most) + 1)]
+        pieces = chance.randint(1, 1 if kind in _SINGLE else most)
+        furniture += [piece_id(kind, n) for n in range(1, pieces + 1)]
     things: list[tuple[str, str]] = []
     for kind in sorted(THINGS):
         homes = [piece for piece in furniture if kind_of(piece) in THINGS[kind][1]]
         if homes and chance.random() < 0.6:
-            most = 1 if kind == "desklamp" else 2
-            things += [(f"{kind}_bar_{n}", chance.choice(homes)) for n in range(1, chance.randint(1, most) + 1)]
+            alike = chance.randint(1, 1 if kind == "desklamp" else 2)
+            things += [(f"{kind}_bar_{n}", chance.choice(homes)) for n in range(1, alike + 1)]
     return Home(tuple(furniture), tuple(things))
 
 
