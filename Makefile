@@ -69,6 +69,7 @@ bench-envs: setup  ## how fast environments are, beside their originals where th
 
 bench-train: setup  ## prefix trees beside rows: time, memory, tokens; a step beside TRL's; half an hour on a quiet machine
 	OMP_NUM_THREADS=2 $(VENV)/python benchmarks/bench_train.py
+	$(VENV)/python benchmarks/bench_rollout_files.py
 	@$(PYTHON) -m pip install --quiet --no-deps --upgrade --target .venvs/trl $(TRL)
 	$(VENV)/python benchmarks/bench_trl.py
 

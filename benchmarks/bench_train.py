@@ -214,24 +214,29 @@ def _status(field: str) -> float:
 
 
 def report(shape: Shape, cells: Sequence[Cell], ways: Sequence[str], rounds: int) -> None:
-    """Measure cells and print one line each: ratios of the other ways' time to the tree's, and what was computed."""
+    """Measure cells and print one line each: ratios of the other ways' time to the tree's, and what was computed.
+
+    Each line is also told when it is known, so that half an hour that is cut short has not been for nothing.
+    """
     others = [way for way in ways if way != "tree"]
-    columns = ["P, T, G", "distinct", *(f"{way} / tree" for way in others), "token ratio, rows", "tree, s"]
-    table = Table(*columns, *(f"{way}, MB" for way in ways), *(f"{way}, computed" for way in ways))
+    columns = ["P, T, G", "tree, s", *(f"{way} / tree" for way in others), "token ratio, rows", "distinct"]
+    table = Table(*columns, f"computed / distinct: {', '.join(ways)}", f"peak memory, MB: {', '.join(ways)}")
+    CONSOLE.print(f"\n{shape.name}", highlight=False)
     for cell in cells:
         found = measure(shape, cell, ways, rounds)
         rows = play(cell, shape.config.vocab_size)
         distinct = len(plant([row.prompt_ids + row.response_ids for row in rows], 1 << 40)[0])
-        table.add_row(
+        figures = (
             ", ".join(map(str, cell)),
-            str(distinct),
+            f"{found['tree'].seconds:.2f}",
             *(f"{found[way].seconds / found['tree'].seconds:.2f}" for way in others),
             f"{found['rows'].tokens / found['tree'].tokens:.2f}" if "rows" in found else "",
-            f"{found['tree'].seconds:.2f}",
-            *(f"{found[way].memory_mb:.0f}" for way in ways),
-            *(f"{found[way].tokens / distinct:.2f}" for way in ways),
+            f"{distinct:,}",
+            ", ".join(f"{found[way].tokens / distinct:.2f}" for way in ways),
+            ", ".join(f"{found[way].memory_mb:,.0f}" for way in ways),
         )
-    CONSOLE.print(f"\n{shape.name}: time over the tree's, peak memory, computed / distinct tokens", highlight=False)
+        table.add_row(*figures)
+        CONSOLE.print(" | ".join(figures), highlight=False)
     CONSOLE.print(table)
 
 
@@ -253,15 +258,34 @@ def _packing_time(rows: Sequence[Row]) -> float:
     return CLOCK() - started
 
 
+def read_cell(text: str) -> Cell:
+    """P,T,G as numbers above 0."""
+    numbers = [int(part) if part.strip().isdigit() else 0 for part in text.split(",")]
+    if len(numbers) != 3 or min(numbers) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: give prompt tokens, steps and trajectories, as in 256,16,8")
+    prompt, steps, members = numbers
+    return prompt, steps, members
+
+
+def read_ways(text: str) -> list[str]:
+    """Ways to pack; the tree is what the others are measured against."""
+    ways = text.split(",")
+    if "tree" not in ways or set(ways) - set(WAYS):
+        raise argparse.ArgumentTypeError(f"{text!r}: legal are {', '.join(WAYS)}, and tree must be among them")
+    return ways
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--cells", nargs="*", help="P,T,G ...; default: the grid")
-    parser.add_argument("--ways", default=",".join(WAYS), help="of " + ", ".join(WAYS))
+    parser.add_argument("--cells", nargs="+", type=read_cell, help="P,T,G ...; default: the grid")
+    parser.add_argument("--ways", default=list(WAYS), type=read_ways, help="of " + ", ".join(WAYS) + "; with tree")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cpu-time", action="store_true", help="processor time of one thread: for a busy machine")
     parser.add_argument("--smollm2", action="store_true", help="only SmolLM2-135M's shape, by default in 256,4,4")
     arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        parser.error("--rounds: at least 1")
     torch.set_num_threads(1 if arguments.cpu_time else 2)
     if arguments.cpu_time:
         global CLOCK
@@ -271,8 +295,7 @@ def main() -> None:
         f"Python {platform.python_version()}, torch {torch.__version__}, float32",
         highlight=False,
     )
-    ways = arguments.ways.split(",")
-    cells = [tuple(map(int, cell.split(","))) for cell in arguments.cells or ()]
+    ways, cells = arguments.ways, arguments.cells or []
     rounds = 1 if arguments.quick else arguments.rounds
     if arguments.smollm2:
         report(SMOLLM2, cells or [(256, 4, 4)], ways, rounds)

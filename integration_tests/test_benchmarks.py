@@ -54,8 +54,23 @@ def test_the_benchmark_of_wrappers_runs() -> None:
 def test_the_training_benchmark_measures_what_it_shows() -> None:
     """It compares the losses of all ways itself, and stops where they differ."""
     output = output_of("bench_train.py", "--cells", "40,2,2", "--cpu-time", "--rounds", "1")
-    assert "40, 2, 2" in output
+    assert output.count("40, 2, 2") == 3  # when it is measured, in its table, and where trees are built
     assert "Building trees" in output
+
+
+@pytest.mark.parametrize("wrong", [("--cells", "256,16"), ("--cells", "256,0,8"), ("--ways", "rows,merged")])
+def test_the_training_benchmark_says_what_it_cannot_measure(wrong: tuple[str, str]) -> None:
+    command = [sys.executable, ROOT / "benchmarks" / "bench_train.py", *wrong]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2
+    assert f"{wrong[1]!r}: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_benchmark_of_rollout_files_runs() -> None:
+    """It reads back what it wrote."""
+    output = output_of("bench_rollout_files.py", "--groups", "1")
+    assert "1024, 8, 8" in output
 
 
 def test_the_benchmark_of_rollouts_runs() -> None:

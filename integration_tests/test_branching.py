@@ -1,4 +1,4 @@
-"""Branching in this project's own environments: ALFWorld is copied, environments with tools are played again."""
+"""Branching in this project's own environments: ALFWorld and those with tools are copied, others played again."""
 
 import hashlib
 import re
@@ -86,17 +86,20 @@ def test_behind_a_wrapper_with_a_history_it_is_played_again(tokenizer: Any, copi
         gymnasium.registry.pop(env_id)
 
 
-def test_an_environment_with_tools_is_played_again(tokenizer: Any, copies: list[Any]) -> None:
-    call = '<tool_call>{{"name": "calculator", "arguments": {{"expression": "{} + 1"}}}}</tool_call>'
-    kwargs = {"data": "bundled", "split": "test", "format": "hermes"}
-    items = branched(
-        tokenizer, "agentr1_envs:agentr1/GSM8K-v0", lambda prompt, key: call.format(pick(key) % 1000), **kwargs
-    )
+CALL = '<tool_call>{{"name": "calculator", "arguments": {{"expression": "{} + 1"}}}}</tool_call>'
+
+
+@pytest.mark.parametrize(("mode", "copied"), [("GSM8K-v0", 3), ("GSM8KOracle-v0", 0)])
+def test_an_environment_with_tools_is_copied_unless_it_answers_some_itself(
+    tokenizer: Any, copies: list[Any], mode: str, copied: int
+) -> None:
+    env_id, kwargs = f"agentr1_envs:agentr1/{mode}", {"data": "bundled", "split": "test", "format": "hermes"}
+    items = branched(tokenizer, env_id, lambda prompt, key: CALL.format(pick(key) % 1000), **kwargs)
     assert [item.error for item in items] == [None] * 4
-    assert copies == []
+    assert len(copies) == copied
     assert len({item.final_observation for item in items}) == 4
     for item in items:
         asked = re.search(r"(\d+) \+ 1", item.steps[-1].action)
         assert asked is not None
         assert str(int(asked[1]) + 1) in item.final_observation
-    check_against_a_play_of_its_own("agentr1_envs:agentr1/GSM8K-v0", items, **kwargs)
+    check_against_a_play_of_its_own(env_id, items, **kwargs)

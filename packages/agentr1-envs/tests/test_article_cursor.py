@@ -1,5 +1,7 @@
 """The cursor of `lookup`: one hit after another, anew for another keyword or article."""
 
+import json
+
 from agentr1_envs.article_cursor import ArticleCursor
 
 
@@ -22,3 +24,12 @@ def test_another_keyword_or_article_begins_anew() -> None:
     assert cursor.look_up("fish") == "(Result 1 / 2) One fish."
     cursor.turn_to(["No fish here."])
     assert cursor.look_up("fish") == "(Result 1 / 1) No fish here."
+
+
+def test_a_place_can_be_put_aside_and_taken_up() -> None:
+    cursor, other = ArticleCursor(), ArticleCursor()
+    cursor.turn_to(["One fish.", "Red.", "Two fish."])
+    cursor.look_up("fish")
+    other.set_state(json.loads(json.dumps(cursor.get_state())))
+    assert [other.look_up("fish"), other.look_up("fish")] == ["(Result 2 / 2) Two fish.", "No more results."]
+    assert other.look_up("red") == "(Result 1 / 1) Red."

@@ -72,10 +72,10 @@ def loss_of_critic(values: Any, batch: MicroBatch) -> LossOutput:
 
 
 def make_engine(
-    model: str, stage: Any, dtype: Any = "fp32", packing: Packing = "rows", lora: int = 0
+    model: str, stage: Any, dtype: Any = "fp32", packing: Packing = "rows", lora: int = 0, checkpointing: bool = False
 ) -> tuple[DeepSpeedEngine, Recipe]:
     recipe = Recipe(
-        model=ModelConfig(path=model, lora_rank=lora),
+        model=ModelConfig(path=model, lora_rank=lora, gradient_checkpointing=checkpointing),
         engine=EngineConfig(zero_stage=stage, dtype=dtype, micro_batch_tokens=64, packing=packing),
         checkpoint=CheckpointConfig(keep=2),
     )
@@ -102,9 +102,16 @@ def weights_of(engine: DeepSpeedEngine) -> dict[str, torch.Tensor]:
     return {name: tensor.to("cpu", copy=True) for name, tensor in policy_weights(engine)}
 
 
-def train(model: str, stage: int, dtype: str = "fp32", budget: int = 64, packing: Packing = "rows") -> dict[str, Any]:
+def train(
+    model: str,
+    stage: int,
+    dtype: str = "fp32",
+    budget: int = 64,
+    packing: Packing = "rows",
+    checkpointing: bool = False,
+) -> dict[str, Any]:
     """Three updates: what they reported, and the weights after them."""
-    engine, _ = make_engine(model, stage, dtype, packing)
+    engine, _ = make_engine(model, stage, dtype, packing, checkpointing=checkpointing)
     rows = evaluated(engine, my_rows())
     reports = [update(engine, rows, budget=budget) for _ in range(UPDATES)]
     return {"reports": reports, "weights": weights_of(engine), "passes": len(pack(rows, budget, packing=packing))}
@@ -233,6 +240,7 @@ def main(out: Path, model: str) -> None:
     for stage in STAGES:
         result[f"train_{stage}"] = train(model, stage)
         result[f"trees_{stage}"] = train(model, stage, packing="tree")
+        result[f"checkpointed_{stage}"] = train(model, stage, packing="tree", checkpointing=True)
         result[f"without_rows_{stage}"] = rank_without_rows(model, stage)
         result[f"broken_{stage}"] = broken_loss(model, stage)
     for stage in (0, 3):

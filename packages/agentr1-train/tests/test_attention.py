@@ -314,8 +314,9 @@ REFUSED = {
         **SIZES, use_sliding_window=True, sliding_window=8, max_window_layers=1
     ),
     "softcap|sliding window": transformers.Gemma2Config(**SIZES, head_dim=8),
-    "AttentionInterface": transformers.BloomConfig(vocab_size=320, hidden_size=32, n_layer=1, n_head=4),
-    "layers of the kind 'linear_attention'": transformers.MambaConfig(
+    "AttentionInterface": transformers.GPTJConfig(vocab_size=320, n_embd=32, n_layer=1, n_head=4, rotary_dim=8),
+    "positions are ALiBi": transformers.BloomConfig(vocab_size=320, hidden_size=32, n_layer=1, n_head=4),
+    r"layers of the kind 'linear_attention' \(recurrent\)": transformers.MambaConfig(
         vocab_size=320, hidden_size=32, num_hidden_layers=1
     ),
     "layers of the kind 'conv'": transformers.Lfm2Config(**SIZES, layer_types=["conv", "full_attention"]),
@@ -331,6 +332,19 @@ def test_models_that_are_refused(reason: str) -> None:
     model = transformers.AutoModelForCausalLM.from_config(REFUSED[reason])
     with pytest.raises(ConfigError, match=rf"cannot train on prefix trees: .*({reason}).*packing = 'merged'"):
         use_tree_attention(model)
+
+
+@pytest.mark.parametrize("reason", ["positions are ALiBi", r"layers of the kind 'linear_attention' \(recurrent\)"])
+def test_what_attends_in_its_own_way_is_refused_from_a_folder_and_trains_in_lines(reason: str, tmp_path: Any) -> None:
+    """In words of this project, not those in which transformers asks for a pull request; and the remedy is one."""
+    torch.manual_seed(0)
+    transformers.AutoModelForCausalLM.from_config(REFUSED[reason]).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=rf"cannot train on prefix trees: .*({reason}).*packing = 'merged'"):
+        load_policy(ModelConfig(path=str(tmp_path)), packing="tree")
+    with pytest.raises(ConfigError, match=r"no such attention.*model\.attention = 'eager'.*packing = 'merged'"):
+        load_policy(ModelConfig(path=str(tmp_path)), packing="merged")
+    model = load_policy(ModelConfig(path=str(tmp_path), attention="eager"), packing="merged").model
+    assert_same(policy_pass(model, play(append), "merged"), policy_pass(model, play(append), "rows"), 1e-4)
 
 
 def test_a_model_that_mixes_tokens_outside_attention_is_found_out() -> None:

@@ -89,6 +89,14 @@ def test_trees_on_one_rank_and_two(
         check_against(plain, seen)
 
 
+@pytest.mark.parametrize("stage", STAGES)
+def test_trees_with_gradient_checkpointing_on_two_ranks(
+    plain: dict[str, Any], two_ranks: list[dict[str, Any]], stage: int
+) -> None:
+    for seen in two_ranks:
+        check_against(plain, seen[f"checkpointed_{stage}"])
+
+
 def test_the_updates_moved_the_weights(plain: dict[str, Any], tiny_model: Any) -> None:
     """Without this, the tests above would pass on an engine that does nothing."""
     start = dict(tiny_model.named_parameters())

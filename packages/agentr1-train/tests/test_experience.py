@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -181,3 +182,49 @@ def test_permuted_returns_are_exchanged_and_none_is_lost(scope: str, symbol_reci
     assert [item.rewards[1] for item in again.records] != found[0]
     stayed = all({int(value) for value in found[0][g * 4 : g * 4 + 4]} == {g} for g in range(3))
     assert stayed == (scope == "group")
+
+
+def test_old_and_reference_log_probabilities_and_values_are_read_off_trees(symbol_recipe: Make, tmp_path: Path) -> None:
+    """Each distinct token of the rollout is computed once by every model, and gives what it gives in rows."""
+    items = [trajectory(g, m, (0.0, 0.0, float(m))) for g in range(2) for m in range(3)]
+    cut = replace(items[0], end_reason="max_steps", final_prompt_ids=(*items[0].steps[-1].prompt_ids, B, END, A, ASK))
+    found, computed = [], []
+    for packing in ("rows", "tree"):
+        recipe = recipe_from_dict(
+            symbol_recipe(
+                run_dir=str(tmp_path / packing),
+                algorithm={"preset": "ppo", "kl": "loss"},
+                optimizer={"epochs": 2},
+                engine={"device": "cpu", "threads": 1, "packing": packing},
+            )
+        )
+        with open_run(recipe) as run:
+            calls: list[tuple[bool, int]] = []
+            for model in (run.models.policy, run.models.critic, run.models.reference):
+                assert model is not None
+                _tell(model, calls)
+            head: Any = run.models.critic.module.head  # type: ignore[union-attr]
+            with torch.no_grad():
+                head.weight.copy_(torch.linspace(-0.3, 0.3, head.weight.numel()).view_as(head.weight))
+            found.append(build(run, cut, *items[1:]))
+        assert [in_tree for in_tree, _ in calls] == [packing == "tree"] * 3
+        computed.append([tokens for _, tokens in calls])
+    assert all(tree < rows / 2 for rows, tree in zip(*computed, strict=True))
+    for in_rows, in_tree in zip(found[0].rows, found[1].rows, strict=True):
+        assert in_tree.old_logp == pytest.approx(in_rows.old_logp, abs=1e-5)
+        assert in_tree.ref_logp == pytest.approx(in_rows.ref_logp, abs=1e-5)
+        assert in_tree.old_value == pytest.approx(in_rows.old_value, abs=1e-5)
+        assert in_tree.advantage == pytest.approx(in_rows.advantage, abs=1e-4)
+    assert found[0].records[0].final_value == pytest.approx(found[1].records[0].final_value, abs=1e-5)
+    assert len({row.old_value for row in found[1].rows}) > 3
+
+
+def _tell(model: Any, calls: list[tuple[bool, int]]) -> None:
+    """Let a model tell of each evaluation whether it is of trees, and how many tokens it computes."""
+    evaluate = model.evaluate
+
+    def told(batches: Any) -> Any:
+        calls.append((batches[0].segments is not None, sum(batch.input_ids.numel() for batch in batches)))
+        return evaluate(batches)
+
+    model.evaluate = told

@@ -89,6 +89,15 @@ def test_an_episode_of_a_stranger_is_recorded_as_it_was_sampled(tiny_tokenizer) 
     assert len({s.state_key for s in trajectory.steps}) == 2
 
 
+def test_a_state_is_the_newest_observation_and_not_the_way_to_it(tiny_tokenizer) -> None:
+    steps = play(tiny_tokenizer, lambda prompt, key: "who knows")[0].steps
+    assert [step.observation for step in steps[1:]] == ["you said 'who knows'"] * 2
+    assert steps[1].prompt_ids != steps[2].prompt_ids
+    assert steps[0].state_key != steps[1].state_key == steps[2].state_key
+    elsewhere = play(tiny_tokenizer, lambda prompt, key: "who knows" if key[-1] else "right?")[0].steps
+    assert elsewhere[2].state_key == steps[2].state_key
+
+
 def test_the_end_token_is_trained_and_not_told_to_the_environment(tiny_tokenizer) -> None:
     trajectory, _ = play(tiny_tokenizer, say("left right up down"))
     (step,) = trajectory.steps

@@ -126,7 +126,7 @@ def learn(preset: str, seed: int, **choices: Any) -> float:
         updates=UPDATES,
         rollout=RolloutConfig(groups=GROUPS, group_size=SIZE, max_response_tokens=4),
         algorithm=algorithm,
-        engine=EngineConfig(packing="rows", micro_batch_tokens=100_000),
+        engine=EngineConfig(micro_batch_tokens=100_000),
     )
     settings = replace(resolve(algorithm, recipe.optimizer), lr=0.2, critic_lr=0.3)
     policy, critic, reference = Table(), ValueTable(settings.by_token), PlainEngine(Table())
@@ -181,13 +181,13 @@ def test_streams_may_be_estimated_in_other_ways(estimator: str) -> None:
     assert learn("layered", 0, layer_estimator=estimator, layer_weights={"env": 0.5, "task": 0.5}) >= 0.9
 
 
-def best_success(make: Callable[..., dict[str, Any]], preset: str, permute: str = "none") -> float:
+def best_success(make: Callable[..., dict[str, Any]], preset: str, permute: str = "none", **rollout: Any) -> float:
     """The best mean success over five updates in a row, of 320 episodes together, in the whole trainer."""
     updates = 45
     recipe = recipe_from_dict(
         make(
             updates=updates,
-            rollout={"groups": 4, "group_size": 16},
+            rollout={"groups": 4, "group_size": 16} | rollout,
             # The bonus keeps a policy that is nearly sure of itself from being thrown about by its rare mistakes.
             algorithm={"preset": preset, "permute_returns": permute, "entropy_coef": 0.02},
             optimizer={"lr": 5e-3},
@@ -209,3 +209,16 @@ def test_the_whole_trainer_learns(preset: str, symbol_recipe) -> None:
 
 def test_the_whole_trainer_does_not_learn_from_permuted_returns(symbol_recipe) -> None:
     assert best_success(symbol_recipe, "grpo", "group") <= 0.4
+
+
+BRANCHING = {"group_size": 8, "branch_width": 2, "branch_limit": 2, "branch_probability": 1.0, "branch_surprise": 0.0}
+"""Eight episodes a group, each of which goes on in two ways after the first answer: sixteen trajectories."""
+
+
+@pytest.mark.parametrize("preset", ["grpo", "ppo"])
+def test_the_whole_trainer_learns_from_episodes_that_branch(preset: str, symbol_recipe) -> None:
+    assert best_success(symbol_recipe, preset, **BRANCHING) >= 0.9
+
+
+def test_it_does_not_learn_from_branches_whose_returns_were_permuted(symbol_recipe) -> None:
+    assert best_success(symbol_recipe, "grpo", "group", **BRANCHING) <= 0.4

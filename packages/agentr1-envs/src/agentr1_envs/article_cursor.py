@@ -1,6 +1,7 @@
 """The place in an article that `lookup` has reached, in an episode. It searches for no article."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 class ArticleCursor:
@@ -24,3 +25,12 @@ class ArticleCursor:
             return "No more results."
         self._next += 1
         return f"(Result {self._next} / {len(self._hits)}) {self._hits[self._next - 1]}"
+
+    def get_state(self) -> dict[str, Any]:
+        """The place as JSON-ready data."""
+        return {"sentences": self._sentences, "keyword": self._keyword, "next": self._next, "hits": self._hits}
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Take up what `get_state` gave."""
+        self._sentences, self._hits = tuple(state["sentences"]), list(state["hits"])
+        self._keyword, self._next = state["keyword"], state["next"]

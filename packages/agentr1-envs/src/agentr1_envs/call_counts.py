@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, cast
 
 from agentr1_envs.agent_env import InfoValue
+from agentr1_envs.copied_env import CopiedEnv
 
 NOT_VALID = ("PARSE_ERROR", "UNKNOWN_TOOL", "INVALID_ARGUMENT")
 """Codes of calls that reached no tool since the model wrote them wrongly."""
@@ -84,6 +85,27 @@ class CallCounts:
             "hops_found": len(self.hops),
             "error_codes": tuple(str(result.error) for result in results if result.error is not None),
         }
+
+
+class CountedEnv(CopiedEnv):
+    """An environment that counts calls, and copies the counts with the episode."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        """Take the settings of `AgentEnv`."""
+        super().__init__(*args, **settings)
+        self._counts = CallCounts()
+        self._injected_seed: int | None = None
+        """Of the calls that fail on purpose; None where none does."""
+
+    def own_state(self) -> dict[str, Any]:
+        """The counts, and which calls fail on purpose."""
+        return {**super().own_state(), "counts": self._counts.get_state(), "injected_seed": self._injected_seed}
+
+    def take_own_state(self, state: dict[str, Any]) -> None:
+        """Take them up."""
+        super().take_own_state(state)
+        self._counts.set_state(state["counts"])
+        self._injected_seed = state["injected_seed"]
 
 
 def finished(result: AnsweringResult) -> str | None:

@@ -213,6 +213,16 @@ class HotpotQAToolEnv(ToolEnv):
             self._cursor.turn_to(())
         return super().begin(task)
 
+    def own_state(self) -> dict[str, Any]:
+        """The place in the article, where it can be read."""
+        return {**super().own_state(), "cursor": self._cursor.get_state() if self._cursor is not None else None}
+
+    def take_own_state(self, state: dict[str, Any]) -> None:
+        """Open the article there."""
+        super().take_own_state(state)
+        if self._cursor is not None:
+            self._cursor.set_state(state["cursor"])
+
     def _look_up(self, params: dict[str, Any]) -> dict[str, Any]:
         assert self._cursor is not None, "the tool is there only with a cursor"
         return {"status": "success", "data": self._cursor.look_up(params["keyword"])}

@@ -30,8 +30,8 @@ from agentr1_tools.paper_file import Paper, digits_of_date, is_later, letters
 from agentr1_tools.paper_index import Encoder, PaperIndex, find_encoder, unit_vectors
 from agentr1_tools.paper_search import PaperSearch
 
-from agentr1_envs.agent_env import ANSWERED, AgentEnv, InfoValue, ObservationKind, Turn
-from agentr1_envs.call_counts import CALL_INFO, CallCounts, finished, titles_in
+from agentr1_envs.agent_env import ANSWERED, InfoValue, ObservationKind, Turn
+from agentr1_envs.call_counts import CALL_INFO, CallCounts, CountedEnv, finished, titles_in
 from agentr1_envs.errors import SettingError
 from agentr1_envs.once import SharedWhileUsed
 from agentr1_envs.prompts import tool_stops, tool_system
@@ -83,7 +83,7 @@ class EnvTool(BaseTool):
         return self._answer(params)
 
 
-class ToolEnv(AgentEnv):
+class ToolEnv(CountedEnv):
     """The built-in multi-step tool-calling environment.
 
     ## Description
@@ -152,16 +152,11 @@ class ToolEnv(AgentEnv):
         self._format = _format_named(self.settings.format)
         self._system_text: str | None = None
         self._bench: _Bench | None = None
-        self._counts = CallCounts()
-        self._injection: ErrorInjection | None = None
 
     def score(self, task: Task, response: str, prediction: str | None) -> Score:
         """What the final answer is worth; the default is exact match after HotpotQA's normalisation.
 
-        Args:
-            task: what was asked.
-            response: the final response without its thinking.
-            prediction: what stands in its answer tag; None without a tag.
+        ``response`` is the final one without its thinking, ``prediction`` what stands in its answer tag, or None.
         """
         return score_text(task, response if prediction is None else prediction)
 
@@ -186,9 +181,8 @@ class ToolEnv(AgentEnv):
     def demonstration(self) -> list[str]:
         """One call a response, then the answer; a plan with more calls than steps puts several in a response."""
         calls = [self.written(call) for call in self.expert_calls(self.task)]
-        rooms = max(self.max_steps - 1, 1)
-        size = -(-len(calls) // rooms)
-        grouped = ["\n".join(calls[i : i + size]) for i in range(0, len(calls), size)] if calls else []
+        size = max(1, -(-len(calls) // max(self.max_steps - 1, 1)))
+        grouped = ["\n".join(calls[i : i + size]) for i in range(0, len(calls), size)]
         return [*grouped, f"<answer>{self.task.answers[0]}</answer>"]
 
     def written(self, call: ToolCall) -> str:
@@ -244,15 +238,20 @@ class ToolEnv(AgentEnv):
         self.bench.open()
         self._counts = CallCounts()
         if self.settings.inject_errors:
-            # A stream of its own: the tasks that later resets draw are the same with and without injection.
-            seed = int(self.np_random.spawn(1)[0].integers(2**63))
-            self._injection = ErrorInjection(self.settings.inject_errors, seed)
+            # A stream of its own: later resets draw the same tasks with and without injection.
+            self._injected_seed = int(self.np_random.spawn(1)[0].integers(2**63))
         return task.question
 
     def advance(self, action: str) -> Turn:
         """Run the calls of a response, or score the answer."""
         parsed = self._format.parse(action)
         return self._run(parsed) if parsed.items else self.answer(parsed.content)
+
+    @property
+    def is_copied(self) -> bool:
+        """True where tools are shared ones, by name, or the class says in `own_state` what more it keeps."""
+        own = {name for name in _KEEPING if getattr(type(self), name) is not getattr(ToolEnv, name)}
+        return "own_state" in own or not (own or self.bench.private)
 
     def close(self) -> None:
         """Let go of the tools, which closes those that no other environment uses; a later reset opens them again."""
@@ -273,13 +272,12 @@ class ToolEnv(AgentEnv):
 
     def _run(self, parsed: ParsedResponse) -> Turn:
         counts, limit = self._counts, self.settings.max_calls_per_step
-        items = parsed.items[:limit]
-        results = self._call(items)
-        if len(parsed.items) == 1 and (said := finished(results[0])) is not None:
+        items, over = parsed.items, parsed.items[limit:]
+        results = self._call(items[:limit])
+        if len(items) == 1 and (said := finished(results[0])) is not None:
             return self.answer(f"<answer>{said}</answer>")
-        for item in parsed.items[limit:]:
-            items = (*items, item)
-            results.append(ToolResult.failure("CALL_LIMIT", f"not run: at most {limit} calls a response are run."))
+        message = f"not run: at most {limit} calls a response are run."
+        results += [ToolResult.failure("CALL_LIMIT", message) for _ in over]
         invalid = counts.add(results)
         earned = self._earned(items, results)
         names = [item.name if isinstance(item, ToolCall) else "" for item in items]
@@ -299,15 +297,14 @@ class ToolEnv(AgentEnv):
 
     def _injected(self, place: int, item: ToolCall | CallError) -> str | None:
         """The error this call of the step ends in on purpose; what the environment itself answers never does."""
-        if self._injection is None or (isinstance(item, ToolCall) and item.name in self.bench.own):
+        if self._injected_seed is None or (isinstance(item, ToolCall) and item.name in self.bench.own):
             return None
-        return self._injection.code(self._counts.calls + place)
+        return ErrorInjection(self.settings.inject_errors, self._injected_seed).code(self._counts.calls + place)
 
     def _earned(self, items: Sequence[ToolCall | CallError], results: Sequence[ToolResult]) -> float:
         """Process rewards of the calls that ran, and what newly found hops pay."""
         earned, settings, hops = 0.0, self.settings, self._counts.hops
-        found_before = len(hops)
-        gold = self.task.supporting_titles
+        found_before, gold = len(hops), self.task.supporting_titles
         for item, result in zip(items, results, strict=True):
             if isinstance(item, CallError):
                 continue
@@ -316,6 +313,10 @@ class ToolEnv(AgentEnv):
             if result.ok:
                 hops.update(title for title in titles_in(result.data) if title in gold)
         return earned + hop_reward(settings.progressive, found_before, len(hops), settings.per_hop)
+
+
+_KEEPING = ("own_state", "begin", "advance", "answer", "_run", "_call")
+"""Methods in which a subclass may keep something of an episode, and the one that tells what."""
 
 
 class _Bench:
@@ -328,7 +329,7 @@ class _Bench:
         if settings.tool_timeout is not None and len(named) < len(specs):
             raise SettingError("tool_timeout= is for tools given by name; set `timeout` on the tools you made.")
         private = [*(spec for spec in specs if isinstance(spec, BaseTool)), *own]
-        self.own = frozenset(tool.name for tool in own)
+        self.own, self.private = frozenset(tool.name for tool in own), bool(private)
         self._boxes: list[ToolBox] = []
         if named:
             self._boxes.append(_shared_box(named, settings.max_result_chars, settings.tool_timeout))
@@ -347,6 +348,7 @@ class _Bench:
 
     def call_many(self, items: Sequence[ToolCall | CallError], inject: Sequence[str | None]) -> list[ToolResult]:
         """Results in the order of the calls; calls of one box run together."""
+        self.open()
         if len(self._boxes) == 1:
             return self._boxes[0].call_many(list(items), inject)
         results: dict[int, ToolResult] = {}

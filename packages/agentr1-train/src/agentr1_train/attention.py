@@ -30,6 +30,10 @@ NAME = "agentr1_tree"
 
 _REMEDY = "Set engine.packing = 'merged', which computes each trajectory's history once."
 
+_ALIBI = ("bloom", "mpt")
+"""Kinds of models whose configuration does not say it."""
+_RECURRENT = {"linear_attention", "mamba", "hybrid", "recurrent"}
+
 _flash: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
 _flash_backward: Any = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
 
@@ -59,7 +63,8 @@ def use_tree_attention(model: Any) -> None:
         ConfigError: the model has a sliding window, ALiBi or recurrent layers, or does not attend through
             ``AttentionInterface`` alone.
     """
-    reason = _unfit(model)
+    refuse_unfit(model.config, type(model).__name__)
+    reason = _own_way(model)
     if reason:
         raise ConfigError(f"{type(model).__name__} cannot train on prefix trees: {reason}. {_REMEDY}")
     model.set_attn_implementation(NAME)
@@ -206,22 +211,34 @@ def _token_major(like: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.empty(tokens, heads, shared, width, dtype=dtype).permute(1, 2, 0, 3)
 
 
-def _unfit(model: Any) -> str:
-    """Return why a model cannot attend over trees, as far as its configuration tells; empty where it can."""
-    config = model.config.get_text_config(decoder=True)
-    if getattr(config, "alibi", False):
-        return "its positions are ALiBi"
+def refuse_unfit(config: Any, name: str) -> None:
+    """Refuse a model whose configuration says that it cannot attend over trees, before its weights are read.
+
+    Raises:
+        ConfigError: it has ALiBi, a sliding window, recurrent layers, or layers of another kind that mix tokens.
+    """
+    config = config.get_text_config(decoder=True)
     kinds = set(getattr(config, "layer_types", None) or ())
-    if "sliding_attention" in kinds or (not kinds and getattr(config, "sliding_window", None)):
-        return "it attends through a sliding window"
-    if others := kinds - {"full_attention"}:
-        return f"it has layers of the kind {', '.join(map(repr, sorted(others)))}"
+    others = ", ".join(map(repr, sorted(kinds - {"full_attention"})))
+    reason = ""
+    if getattr(config, "alibi", False) or config.model_type in _ALIBI:
+        reason = "its positions are ALiBi"
+    elif "sliding_attention" in kinds or (not kinds and getattr(config, "sliding_window", None)):
+        reason = "it attends through a sliding window"
+    elif others:
+        recurrent = " (recurrent)" if kinds & _RECURRENT else ""
+        reason = f"it has layers of the kind {others}{recurrent}"
+    if reason:
+        raise ConfigError(f"{name} cannot train on prefix trees: {reason}. {_REMEDY}")
+
+
+def _own_way(model: Any) -> str:
+    """Return how a model attends if not through ``AttentionInterface``; empty where it does."""
     if not getattr(model, "_can_set_attn_implementation", lambda: False)():
         return "it does not attend through transformers' AttentionInterface"
-    if config._attn_implementation not in ("sdpa", NAME):
-        return (
-            f"model.attention = {config._attn_implementation!r}, and trees have an attention of their own; use 'sdpa'"
-        )
+    attends = model.config.get_text_config(decoder=True)._attn_implementation
+    if attends not in ("sdpa", NAME):
+        return f"model.attention = {attends!r}, and trees have an attention of their own; use 'sdpa'"
     return ""
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from agentr1_train.attention import run_model, use_tree_attention
+from agentr1_train.attention import refuse_unfit, run_model, use_tree_attention
 from agentr1_train.batch import MicroBatch, Packing
 from agentr1_train.config import ModelConfig
 from agentr1_train.errors import ConfigError, MissingFileError
@@ -136,6 +136,8 @@ def load_model(
         for name, value in vars(config).items():
             if name.endswith(("dropout", "pdrop")) and isinstance(value, float):
                 setattr(config, name, 0.0)
+        if packing == "tree":
+            refuse_unfit(config, path)
         kind: Any = AutoModelForCausalLM if head else AutoModel
         with quiet_transformers():
             model, report = kind.from_pretrained(
@@ -151,13 +153,25 @@ def load_model(
             "convert a GGUF file with: agentr1-train import-gguf SOURCE FOLDER"
         ) from error
     except (ValueError, ImportError) as error:
-        raise ConfigError(f"model {path!r} with attention {settings.attention!r}: {error}") from error
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"model {path!r} with attention {settings.attention!r}: {_in_short(error)}") from error
     lacking = sorted(map(str, report["missing_keys"])) + sorted(map(str, report["mismatched_keys"]))
     if lacking:
         raise ConfigError(f"{path!r} lacks {len(lacking)} weights of {type(model).__name__}, such as {lacking[0]}.")
     if packing == "tree":
         use_tree_attention(model)
     return model
+
+
+def _in_short(error: Exception) -> str:
+    """Return what transformers says; where it asks to open an issue, what to do here."""
+    if "does not support an attention implementation" not in str(error):
+        return str(error)
+    return (
+        "transformers has no such attention for this kind of model. Set model.attention = 'eager' and engine.packing = "
+        "'merged', or take a model that attends through AttentionInterface, as Llama, Qwen2 and Qwen3 do."
+    )
 
 
 def check_path(path: str) -> None:

@@ -196,13 +196,12 @@ class ALFWorldToolsEnv(ToolEnv, GameEnv):
         return (Message(role="system", content=self.system_prompt), state) if self.system_prompt else (state,)
 
     def own_state(self) -> dict[str, Any]:
-        """What was said last, the last actions, and the counts of calls."""
-        return {"said": self._said, "past": list(self._past), "counts": self._counts.get_state()}
+        """What was said last, and the last actions."""
+        return {**super().own_state(), "said": self._said, "past": list(self._past)}
 
     def take_own_state(self, state: dict[str, Any]) -> None:
         """Take up what `own_state` gave."""
-        self.bench.open()
+        super().take_own_state(state)
         self._said = state["said"]
         self._past.clear()
         self._past.extend(state["past"])
-        self._counts.set_state(state["counts"])
