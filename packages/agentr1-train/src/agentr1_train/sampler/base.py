@@ -75,11 +75,6 @@ class Sampler(Protocol):
 class JoinableBatch(Protocol):
     """Responses that are being sampled together, and that others may join between two tokens."""
 
-    @property
-    def thin(self) -> bool:
-        """Whether so many have ended that it is time to let others in."""
-        ...
-
     def room(self, prompts: Sequence[Prompt]) -> int:
         """Return how many of the first prompts may join now. An empty batch takes at least one."""
         ...

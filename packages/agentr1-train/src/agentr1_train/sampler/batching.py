@@ -2,15 +2,15 @@
 
 The sampler runs in its own thread, so environments keep answering meanwhile. A batch starts once every episode in
 flight waits for it. Where the sampler can (the hf sampler does), a response is handed out as soon as it ends, and once
-a quarter of the batch has ended, sampling stands still until every episode in flight is in again: then those who wait
-join. So while environments answer within ``patience_s``, what is sampled together does not depend on timing, and a run
+half of a batch has ended, sampling stands still until every episode in flight is in again: then those who wait join.
+So while environments answer within ``patience_s``, what is sampled together does not depend on timing, and a run
 repeats bit for bit. Where they do not, nobody is held back for them, and prompts join as they come.
 """
 
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agentr1_train.sampler.attendance import Attendance, Slot
@@ -30,6 +30,12 @@ PATIENCE_S = 0.25
 
 _STEPS = 4
 """Tokens of a running batch after which the loop looks whether somebody has come or gone."""
+
+_HALF = 2
+"""A batch stands still for episodes that are away once one in so many has left it: each time costs their latency."""
+
+_QUARTER = 4
+"""Prompts that nobody has to wait for join once one in so many has left: each time copies the cache."""
 
 
 @dataclass(eq=False, slots=True)
@@ -64,6 +70,31 @@ class _Request:
             self.future.set_exception(outcome)
         else:
             self.future.set_result(outcome)
+
+
+@dataclass(slots=True)
+class _Run:
+    """A batch that is being sampled, and whose prompts are in it."""
+
+    batch: JoinableBatch
+    params: SamplingParams
+    requests: dict[int, _Request] = field(default_factory=dict)
+    """By ticket."""
+    full: int = 0
+    """Requests in it when others last could join."""
+
+    def answer(self, ended: Mapping[int, Outcome]) -> None:
+        """Answer those who have ended, and drop those whom nobody waits for."""
+        for ticket, outcome in ended.items():
+            self.requests.pop(ticket).answer(outcome)
+        withdrawn = [ticket for ticket, request in self.requests.items() if request.future.done()]
+        self.batch.drop(withdrawn)
+        for ticket in withdrawn:
+            del self.requests[ticket]
+
+    def has_lost(self, one_in: int) -> bool:
+        """Whether one in so many has left since others last could join."""
+        return len(self.requests) <= self.full - max(1, self.full // one_in)
 
 
 class BatchingSampler:
@@ -152,15 +183,20 @@ class BatchingSampler:
         kinds = list(dict.fromkeys(request.params for request in arrived))
         self._queue += sorted(arrived, key=lambda request: kinds.index(request.params))
 
-    def _next(self, params: SamplingParams) -> list[_Request]:
-        """Return the first of the queue that have these parameters. The others come when a batch has ended."""
+    def _take(self, params: SamplingParams, room: Callable[[list[Prompt]], int] = len) -> list[_Request]:
+        """Take the first that have these parameters off the queue, as many as there is ``room`` for.
+
+        Behind others nobody goes ahead: the batch ends, and theirs comes next.
+        """
         self._queue = [request for request in self._queue if not request.future.done()]
-        return list(itertools.takewhile(lambda request: request.params == params, self._queue))
+        first = list(itertools.takewhile(lambda request: request.params == params, self._queue))
+        count = room(_prompts(first))
+        taken, self._queue = self._queue[:count], self._queue[count:]
+        return taken
 
     async def _run_once(self, params: SamplingParams) -> None:
         """Sample a batch as a whole."""
-        batch = self._next(params)
-        del self._queue[: len(batch)]
+        batch = self._take(params)
         try:
             completions = await self._worker.call(self._sampler.sample, _prompts(batch), params)
             if len(completions) != len(batch):
@@ -173,40 +209,36 @@ class BatchingSampler:
 
     async def _run_on(self, sampler: ContinuousSampler, params: SamplingParams) -> None:
         """Sample a batch that others join, until it is empty."""
-        running: dict[int, _Request] = {}
         try:
-            batch = await self._worker.call(sampler.start, params)
-            await self._join(batch, running, params)
-            while running:
-                ended = await self._worker.call(batch.decode, _STEPS)
-                for ticket, outcome in ended.items():
-                    running.pop(ticket).answer(outcome)
-                _drop_withdrawn(batch, running)
-                await self._let_in(batch, running, params)
-        except Exception as error:  # of the whole batch; what one prompt does wrong is its own outcome
-            _answer_all(running.values(), error)
-
-    async def _let_in(self, batch: JoinableBatch, running: dict[int, _Request], params: SamplingParams) -> None:
-        """Let prompts join if it is time: the batch is thin; or somebody is late, which is not for others to feel."""
-        if not running or not (batch.thin or (self._attendance.late and (self._queue or self._arrived))):
-            return
-        waiting = self._next(params)
-        if len(waiting) == len(self._queue) and batch.room(_prompts(waiting)) == len(waiting):
-            await self._gather(running=True)  # there is room for more than the queue holds
-        await self._join(batch, running, params)
-
-    async def _join(self, batch: JoinableBatch, running: dict[int, _Request], params: SamplingParams) -> None:
-        waiting = self._next(params)
-        joining = waiting[: batch.room(_prompts(waiting))]
-        if not joining:
-            return
-        del self._queue[: len(joining)]
-        try:
-            tickets = await self._worker.call(batch.join, _prompts(joining))
+            run = _Run(await self._worker.call(sampler.start, params), params)
         except Exception as error:
-            _answer_all(joining, error)
+            _answer_all(self._take(params), error)
             return
-        running.update(zip(tickets, joining, strict=True))
+        await self._join(run)
+        try:
+            while run.requests:
+                run.answer(await self._worker.call(run.batch.decode, _STEPS))
+                if run.requests and self._join_now(run):
+                    if self._attendance.late or not self._queue:
+                        await self._gather(running=True)
+                    await self._join(run)
+        except Exception as error:  # of the whole batch; what one prompt does wrong is its own outcome
+            _answer_all(run.requests.values(), error)
+
+    def _join_now(self, run: _Run) -> bool:
+        if self._attendance.late:
+            return bool(self._queue or self._arrived)
+        return run.has_lost(_QUARTER if self._queue else _HALF)
+
+    async def _join(self, run: _Run) -> None:
+        """Let the first of the queue join, as many as there is room for."""
+        if joining := self._take(run.params, run.batch.room):
+            try:
+                tickets = await self._worker.call(run.batch.join, _prompts(joining))
+                run.requests.update(zip(tickets, joining, strict=True))
+            except Exception as error:
+                _answer_all(joining, error)
+        run.full = len(run.requests)
 
 
 def _prompts(requests: Iterable[_Request]) -> list[Prompt]:
@@ -216,11 +248,3 @@ def _prompts(requests: Iterable[_Request]) -> list[Prompt]:
 def _answer_all(requests: Iterable[_Request], outcome: Outcome) -> None:
     for request in requests:
         request.answer(outcome)
-
-
-def _drop_withdrawn(batch: JoinableBatch, running: dict[int, _Request]) -> None:
-    """Give up what nobody waits for."""
-    gone = [ticket for ticket, request in running.items() if request.future.done()]
-    batch.drop(gone)
-    for ticket in gone:
-        del running[ticket]

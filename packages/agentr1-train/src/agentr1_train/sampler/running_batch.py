@@ -21,7 +21,7 @@ from agentr1_train.sampler.prefill import read_prompts
 from agentr1_train.sampler.prefix_store import PrefixStore
 from agentr1_train.sampler.stop_strings import StopStrings
 
-_THIN = 4  # rows leave, and others join, once one in this many has ended: both copy the cache
+_THIN = 4  # rows leave once one in this many has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class RunningBatch:
         self._generation = store.generation
         self._cache = BufferCache(self._config.num_hidden_layers)
         self._rows: list[_Row] = []
-        self._size = 0  # open rows when prompts last joined or ended ones left
+        self._size = 0  # rows when prompts last joined or ended rows left
         self._tickets = 0
         self._outcomes: dict[int, Outcome] = {}
         self._tokens = torch.empty(0, dtype=torch.long, device=model.device)
@@ -87,14 +87,14 @@ class RunningBatch:
 
     @property
     def thin(self) -> bool:
-        """Whether so many rows have ended that it is time to let others in."""
+        """Whether so many rows have ended that it is worth a copy of the cache to let them go, and others in."""
         return len(self._open()) <= self._size - max(1, self._size // _THIN)
 
     def room(self, prompts: Sequence[Prompt]) -> int:
         """Return how many of the first prompts may join now. An empty batch takes at least one."""
         rows = self._open()
         length = max((row.read + 1 for row in rows), default=0)
-        tokens = max((row.prompt.max_tokens for row in rows), default=0)
+        tokens = max((row.prompt.max_tokens - len(row.ids) for row in rows), default=0)
         a_token = bytes_per_token(self._config, self._model.dtype)
         for count, prompt in enumerate(prompts):
             length, tokens = max(length, len(prompt.ids)), max(tokens, prompt.max_tokens)
