@@ -1,6 +1,6 @@
 """What a rollout costs: episodes that wait for nobody beside a lockstep vector, and the hf sampler beside ``generate``.
 
-    make bench-rollout                                             all parts, some thirty minutes
+    make bench-rollout                                             both parts, some twenty minutes
     .venv/bin/python benchmarks/bench_rollout.py --quick           a minute; small sizes, for a look and for the tests
     .venv/bin/python benchmarks/bench_rollout.py --part sampler --ways sampler,batched --cpu-time
 
@@ -12,15 +12,11 @@ else taking any time.
 **sampler**: SmolLM2-135M's shape with random weights; a group of episodes whose prompts grow with each step, greedy.
 ``batched`` is transformers' ``generate`` for all episodes of a step at once, padded left; ``single`` calls it for one
 episode after another. All ways must write the same tokens.
-
-**joining**: the same model; episodes whose responses are of unequal length, and whose tools take time. Prompts join the
-batch that is being sampled, or wait for the next one (``whole``). What counts is the passes that the model makes.
 """
 
 import argparse
 import asyncio
 import heapq
-import math
 import os
 import platform
 import random
@@ -40,7 +36,6 @@ from agentr1_train.init_model import train_tokenizer
 from agentr1_train.renderer import Renderer
 from agentr1_train.rollout import GroupSpec, collect
 from agentr1_train.sampler.base import Prompt, SamplingParams
-from agentr1_train.sampler.batching import BatchingSampler
 from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.scripted import ScriptedSampler
 from rich.console import Console
@@ -324,90 +319,10 @@ def _agreement(one: list[list[tuple[int, ...]]], other: list[list[tuple[int, ...
     return f"{sum(mine == theirs for mine, theirs in pairs)} of {len(pairs)} responses"
 
 
-# --- joining -------------------------------------------------------------------------------------------------------
-
-
-class Whole:
-    """The hf sampler, whose batches nobody joins."""
-
-    def __init__(self, sampler: HFSampler) -> None:
-        self.policy_version = 0
-        self.sample, self.load_weights, self.close = sampler.sample, sampler.load_weights, sampler.close
-
-
-class Passes:
-    """What a model reads: passes over prompts, and rows of each pass that decodes."""
-
-    def __init__(self, model: Any) -> None:
-        self.prompts, self.decoding = 0, list[int]()
-        model.register_forward_pre_hook(self._count, with_kwargs=True)
-
-    def _count(self, _: Any, args: Any, kwargs: Any) -> None:
-        rows, tokens = kwargs["input_ids"].shape
-        if tokens == 1:
-            self.decoding.append(rows)
-        else:
-            self.prompts += 1
-
-
-def unequal(load: Load, places: int) -> np.ndarray:
-    """Tokens of each response: lognormal, half of them below ``load.response``. Shape: (places, load.steps)."""
-    drawn = np.random.default_rng(0).lognormal(math.log(load.response), 0.8, (places, load.steps))
-    return drawn.round().clip(2, 5 * load.response).astype(int)
-
-
-async def _episodes(load: Load, sampler: Any, budgets: np.ndarray, waits: np.ndarray, patience_s: float) -> int:
-    """Play one episode in each place; return how many tokens were written."""
-    batching, draw = BatchingSampler(sampler, patience_s=patience_s), random.Random(1)
-    task = tuple(draw.randrange(load.config.vocab_size) for _ in range(load.first))
-
-    async def place(at: int) -> int:
-        history, written = task, 0
-        async with batching.slot():
-            for step, (budget, wait) in enumerate(zip(budgets[at], waits[at], strict=True)):
-                done = await batching.sample(Prompt(history, (0, at, step), int(budget)), SamplingParams())
-                history, written = (*history, *done.ids, *task[:20]), written + len(done.ids)
-                await asyncio.sleep(wait)
-        return written
-
-    try:
-        return sum(await asyncio.gather(*map(place, range(len(budgets)))))
-    finally:
-        await batching.close()
-
-
-def joining_part(load: Load, places: int) -> None:
-    """Both ways with the same episodes, for instant tools and slow ones, and for much patience and none."""
-    torch.manual_seed(0)
-    model = LlamaForCausalLM(load.config).eval()
-    budgets = unequal(load, places)
-    table = Table("tools, ms", "patience, s", "way", "decode passes", "rows a pass", "prompt passes", "s")
-    for mean_s, patience_s in ((0.0, 10.0), (0.05, 10.0), (0.3, 10.0), (0.3, 0.0)):
-        waits = np.random.default_rng(1).lognormal(-(SIGMA**2) / 2, SIGMA, budgets.shape) * mean_s
-        for name in ("whole", "joining"):
-            sampler, passes = HFSampler(model, None), Passes(model)
-            sampler.sample([Prompt((1,) * 20, (1,), 2)], SamplingParams())
-            passes.prompts, passes.decoding = 0, []
-            started = time.perf_counter()
-            way = sampler if name == "joining" else Whole(sampler)
-            written = asyncio.run(_episodes(load, way, budgets, waits, patience_s))
-            seconds, decoding = time.perf_counter() - started, passes.decoding
-            if written != budgets.sum():
-                raise AssertionError(f"{name}: {written} tokens of {budgets.sum()}")
-            numbers = str(len(decoding)), f"{statistics.mean(decoding):.1f}", str(passes.prompts), f"{seconds:.1f}"
-            table.add_row(f"{mean_s * 1e3:g}", f"{patience_s:g}", name, *numbers)
-    CONSOLE.print(
-        f"\n{load.name}: {places} episodes of {load.steps} steps, responses of {budgets.min()} to {budgets.max()} "
-        f"tokens (mean {budgets.mean():.0f}, {int(budgets.sum(1).max())} at most in one episode), one round",
-        highlight=False,
-    )
-    CONSOLE.print(table)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--part", choices=("episodes", "sampler", "joining"), help="one part only")
+    parser.add_argument("--part", choices=("episodes", "sampler"), help="one part only")
     parser.add_argument("--ways", default="sampler,batched,single", help="of the part sampler; sampler is needed")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cpu-time", action="store_true", help="part sampler: processor time of one thread")
@@ -422,13 +337,10 @@ def main() -> None:
         highlight=False,
     )
     rounds = 1 if arguments.quick else arguments.rounds
-    load = SMALL if arguments.quick else SMOLLM2
-    if arguments.part in (None, "episodes"):
+    if arguments.part != "sampler":
         episodes_part((32, 8), rounds, MEAN_S / 10 if arguments.quick else MEAN_S)
-    if arguments.part in (None, "sampler"):
-        sampler_part(load, arguments.ways.split(","), rounds)
-    if arguments.part in (None, "joining"):
-        joining_part(load, 8 if arguments.quick else 16)
+    if arguments.part != "episodes":
+        sampler_part(SMALL if arguments.quick else SMOLLM2, arguments.ways.split(","), rounds)
 
 
 if __name__ == "__main__":
