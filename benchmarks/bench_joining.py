@@ -35,7 +35,7 @@ class Load:
     """A model, and the episodes it plays."""
 
     name: str
-    model: dict[str, int]
+    model: dict[str, Any]
     places: int
     steps: int
     response: float
