@@ -73,8 +73,9 @@ bench-train: setup  ## prefix trees beside rows: time, memory, tokens; a step be
 	@$(PYTHON) -m pip install --quiet --no-deps --upgrade --target .venvs/trl $(TRL)
 	$(VENV)/python benchmarks/bench_trl.py
 
-bench-rollout: setup  ## episodes beside a lockstep vector, the hf sampler beside generate; some twenty minutes
+bench-rollout: setup  ## episodes beside a lockstep vector, the hf sampler beside generate, batches that prompts join; half an hour
 	OMP_NUM_THREADS=2 $(VENV)/python benchmarks/bench_rollout.py
+	OMP_NUM_THREADS=1 $(VENV)/python benchmarks/bench_joining.py
 
 test-gpu: setup  ## the tests that need a CUDA device; says so and passes where there is none
 	@$(VENV)/python scripts/test_gpu.py

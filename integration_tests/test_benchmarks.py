@@ -79,3 +79,10 @@ def test_the_benchmark_of_rollouts_runs() -> None:
     for row in ("lockstep / episodes", "ideal / episodes", "batched", "single"):
         assert row in output
     assert output.count("16 of 16 responses") == 3
+
+
+def test_the_benchmark_of_joining_runs() -> None:
+    """It checks that all tokens were written; with patience the passes are the same on every machine."""
+    output = output_of("bench_joining.py", "--quick", "--latencies", "0", "--patience", "30")
+    passes = {cells[3]: int(cells[4]) for line in output.splitlines() if len(cells := line.split("│")) > 8}
+    assert passes[" joining "] < 0.8 * passes[" whole   "]

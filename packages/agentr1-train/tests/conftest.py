@@ -15,7 +15,16 @@ import gymnasium
 import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoTokenizer,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 torch.set_num_threads(1)  # the models are tiny: threads would only wait for each other
@@ -68,6 +77,31 @@ def shared() -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return folder
+
+
+@pytest.fixture
+def make_model() -> Callable[[str], Any]:
+    """Make a small model of a kind: the same weights at each call."""
+    small: dict[str, Any] = {
+        "vocab_size": 320,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "initializer_range": 0.3,
+    }
+
+    def make(kind: str) -> Any:
+        torch.manual_seed(2)
+        if kind == "gpt2":
+            config = GPT2Config(vocab_size=320, n_positions=256, n_embd=32, n_layer=2, n_head=4, initializer_range=0.3)
+            return GPT2LMHeadModel(config).eval()
+        if kind == "qwen2_sliding":
+            window = {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 2}
+            return Qwen2ForCausalLM(Qwen2Config(**small, **window, num_key_value_heads=2)).eval()
+        return LlamaForCausalLM(LlamaConfig(**small, num_key_value_heads=int(kind[-1]))).eval()
+
+    return make
 
 
 @pytest.fixture(scope="session")

@@ -8,27 +8,7 @@ from agentr1_train.sampler.grouped_attention import NAME
 from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.kv_cache import BufferCache
 from agentr1_train.sampler.prefix_store import PrefixStore
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
-
-SMALL = {
-    "vocab_size": 320,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "initializer_range": 0.3,
-}
-
-
-def make_model(kind: str):
-    torch.manual_seed(2)
-    if kind == "gpt2":
-        config = GPT2Config(vocab_size=320, n_positions=256, n_embd=32, n_layer=2, n_head=4, initializer_range=0.3)
-        return GPT2LMHeadModel(config).eval()
-    if kind == "qwen2_sliding":
-        window = {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 2}
-        return Qwen2ForCausalLM(Qwen2Config(**SMALL, **window, num_key_value_heads=2)).eval()
-    return LlamaForCausalLM(LlamaConfig(**SMALL, num_key_value_heads=int(kind[-1]))).eval()
+from transformers import LlamaForCausalLM
 
 
 class Reading:
@@ -47,7 +27,7 @@ def random_ids(rng, low: int, high: int) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("kind", ["llama_kv4", "llama_kv1", "qwen2_sliding", "gpt2"])
-def test_turns_of_an_episode_sample_from_the_exact_distribution(kind, tiny_tokenizer) -> None:
+def test_turns_of_an_episode_sample_from_the_exact_distribution(kind, make_model, tiny_tokenizer) -> None:
     model = make_model(kind)
     sampler = HFSampler(model, tiny_tokenizer, max_batch=5)
     reading = Reading(model)
@@ -148,7 +128,7 @@ def test_grouped_attention_is_sdpa(masked, length) -> None:
     torch.testing.assert_close(got, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_grouped_attention_is_used_where_keys_are_shared(tiny_model, tiny_tokenizer) -> None:
+def test_grouped_attention_is_used_where_keys_are_shared(tiny_model, make_model, tiny_tokenizer) -> None:
     HFSampler(tiny_model, tiny_tokenizer)
     assert tiny_model.config._attn_implementation == NAME
     plain = make_model("llama_kv4")

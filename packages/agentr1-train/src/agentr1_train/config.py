@@ -85,7 +85,7 @@ class RolloutConfig:
     concurrency: int = 64
     """Episodes in flight on one rank."""
     patience_s: float = 0.25
-    """Seconds a batch waits for slow environments, until one is late. Where none is, a run repeats bit for bit."""
+    """Seconds sampling waits for slow environments, until one is late. Where none is, a run repeats bit for bit."""
     async_level: int = 0
     """0: play, then update. n: play while updates run, with weights at most n versions behind those of the update."""
     branch_width: int = 1

@@ -111,7 +111,7 @@ def collect(
         group_size: G.
         key: seeds the noise, such as ``(run seed, stream, update)``; group, member and step are appended.
         concurrency: episodes in flight.
-        patience_s: how long a batch waits for those whose environment is slow, until one is late.
+        patience_s: how long sampling waits for those whose environment is slow, until one is late.
         progress: told after every episode.
         stop: ends it from another thread.
 

@@ -4,7 +4,7 @@ A sampler knows nothing of episodes. Noise is keyed by ``Prompt.key`` and never 
 prompt samples the same alone and in a batch, up to rounding of the logits.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -52,6 +52,10 @@ class Completion:
     """The response where it is text that came, and no ids: ``ids`` are then what a tokenizer makes of it, untrained."""
 
 
+Outcome = Completion | Exception
+"""What comes of a prompt."""
+
+
 class Sampler(Protocol):
     """Samples responses; holds its own copy of the weights."""
 
@@ -66,6 +70,35 @@ class Sampler(Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+class JoinableBatch(Protocol):
+    """Responses that are being sampled together, and that others may join between two tokens."""
+
+    def room(self, prompts: Sequence[Prompt]) -> int:
+        """Return how many of the first prompts may join now. An empty batch takes at least one."""
+        ...
+
+    def join(self, prompts: Sequence[Prompt]) -> list[int]:
+        """Take prompts in, and return a ticket for each."""
+        ...
+
+    def decode(self, steps: int) -> dict[int, Outcome]:
+        """Sample until something ends, ``steps`` tokens at most; return what has ended, by ticket."""
+        ...
+
+    def drop(self, tickets: Collection[int]) -> None:
+        """Give up responses that nobody waits for."""
+        ...
+
+
+@runtime_checkable
+class ContinuousSampler(Protocol):
+    """A sampler whose batches may be joined while they run."""
+
+    def start(self, params: SamplingParams) -> JoinableBatch:
+        """Return an empty batch. Weights must not be loaded before it is done with."""
+        ...
 
 
 @runtime_checkable

@@ -5,7 +5,6 @@ prompt's key and the position alone, so a row samples the same in any batch, up 
 """
 
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -22,14 +21,6 @@ def uniform_noise(key: tuple[int, ...], count: int) -> np.ndarray:
     digest = hashlib.blake2b(repr(tuple(int(part) for part in key)).encode(), digest_size=16).digest()
     raw = np.random.Philox(key=int.from_bytes(digest, "little")).random_raw(count)
     return ((raw >> np.uint64(40)).astype(np.float64) * 2.0**-24).astype(np.float32)
-
-
-def noise_matrix(keys: Sequence[tuple[int, ...]], counts: Sequence[int], device: torch.device) -> Tensor:
-    """Return each row's noise, padded with zeros. Shape: (B, max count)."""
-    noise = np.zeros((len(keys), max(counts)), dtype=np.float32)
-    for row, (key, count) in enumerate(zip(keys, counts, strict=True)):
-        noise[row, :count] = uniform_noise(key, count)
-    return torch.from_numpy(noise).to(device)
 
 
 def draw(logits: Tensor, noise: Tensor | None, temperature: float, top_p: float) -> tuple[Tensor, Tensor]:

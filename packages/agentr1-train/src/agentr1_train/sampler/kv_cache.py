@@ -1,4 +1,4 @@
-"""Keys and values of a batch that grows by one token a step and loses rows as they finish.
+"""Keys and values of a batch that grows by one token a step, loses rows as they finish and gains others.
 
 transformers' own dynamic cache copies everything at each token; this one writes into a buffer. It serves models whose
 layers attend (sliding windows too: the mask does that); recurrent layers have no place in it.
@@ -59,6 +59,20 @@ class BufferLayer(DynamicLayer):
             self.values = self.values[:, :, start:].index_select(0, rows)
             self.length -= start
 
+    def admit(self, rows: Tensor, start: int, joining: "BufferLayer") -> None:
+        """Do what ``select`` does, and lay the rows of another layer behind, all flush right; it is used up."""
+        if not len(rows) or self.keys is None or self.values is None:
+            self.keys, self.values, self.length = joining.keys, joining.values, joining.length
+            self.is_initialized = True
+            return
+        length = max(self.length - start, joining.length)
+        mine, theirs = self.content(), joining.content()
+        self.keys, self.values = (
+            _laid(one[:, :, start:].index_select(0, rows), other, length)
+            for one, other in zip(mine, theirs, strict=True)
+        )
+        self.length = length
+
     def place(self, rows: Sequence[int], keys: Tensor, values: Tensor, size: tuple[int, int]) -> None:
         """Put one sequence that was computed apart into rows, at the right end of the used positions.
 
@@ -96,6 +110,11 @@ class BufferCache(Cache):
         """Keep these rows in every layer, without the first ``start`` positions."""
         for layer in self.buffers:
             layer.select(rows, start)
+
+    def admit(self, rows: Tensor, start: int, joining: "BufferCache") -> None:
+        """Keep these rows without the first ``start`` positions, and lay the rows of another cache behind them."""
+        for mine, other in zip(self.buffers, joining.buffers, strict=True):
+            mine.admit(rows, start, other)
 
     def place(
         self, rows: Sequence[int], part: "BufferCache", source: int, span: slice, *, size: tuple[int, int]
@@ -153,3 +172,11 @@ def _grown(part: Tensor, length: int, capacity: int) -> Tensor:
     grown = part.new_zeros(part.shape[0], part.shape[1], capacity, part.shape[3])
     grown[:, :, :length] = part[:, :, :length]
     return grown
+
+
+def _laid(one: Tensor, other: Tensor, length: int) -> Tensor:
+    """Return the rows of both, flush right before position ``length``, with room to spare."""
+    laid = one.new_zeros(len(one) + len(other), one.shape[1], length + _GROWTH, one.shape[3])
+    laid[: len(one), :, length - one.shape[2] : length] = one
+    laid[len(one) :, :, length - other.shape[2] : length] = other
+    return laid

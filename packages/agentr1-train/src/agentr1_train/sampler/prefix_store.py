@@ -36,6 +36,8 @@ class PrefixStore:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
+        self.generation = 0
+        """How often the weights have changed."""
         self._bytes = 0
         self._entries: OrderedDict[tuple[int, ...], Prefix] = OrderedDict()
 
@@ -79,6 +81,7 @@ class PrefixStore:
         """Forget everything: the weights changed."""
         self._entries.clear()
         self._bytes = 0
+        self.generation += 1
 
     def _drop(self, key: tuple[int, ...]) -> None:
         if (entry := self._entries.pop(key, None)) is not None:

@@ -4,6 +4,7 @@ A table over the vocabulary says which tokens hold the last character of a stop 
 row's tail decoded. Tokens are never taken back: a stop string, and what its last token adds, stays in the response.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ class StopStrings:
         """Return which tokens could complete a stop string. Shape: (B,) -> (B,), bool."""
         return self._table[tokens]
 
-    def found(self, response: Tensor) -> bool:
-        """Return whether the response holds a stop string near its end. Shape: (L,)."""
-        text = self._tokenizer.decode(response[-self._tail :].tolist(), skip_special_tokens=False)
+    def found(self, response: Sequence[int]) -> bool:
+        """Return whether the response holds a stop string near its end."""
+        text = self._tokenizer.decode(response[-self._tail :], skip_special_tokens=False)
         return any(stop in text for stop in self._stop)
