@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import small_runs
 from agentr1_train.config import recipe_from_dict
+from agentr1_train.init_model import ModelShape, init_model
 from agentr1_train.tracking import read_events, read_rollouts, rollout_path
 from agentr1_train.trainer import train
 from small_runs import environment, make_model
@@ -140,6 +141,24 @@ def test_a_full_disk_is_one_line_and_with_room_again_it_resumes(model: Path, tmp
     assert Path(f"{place}.left").read_text().split() == ["step_000001"]
     events = [event for event in read_events(Path(f"{place}.events")) if event["kind"] == "update"]
     assert [event["step"] for event in events] == [1, 2, 3]
+
+
+def test_a_micro_batch_that_does_not_fit_ends_the_run_in_one_line_and_smaller_ones_resume(tmp_path: Path) -> None:
+    """In the second update the process may take 96 MiB more; its one micro-batch wants several times that."""
+    shape = ModelShape(hidden=256, layers=4, heads=4, vocabulary=262, positions=128)
+    init_model(["a", "b", "ab"] * 50, tmp_path / "model", shape)
+    sizes = {"packing": "rows", "micro_batch_tokens": 100_000}
+    recipe = write_recipe(tmp_path, tmp_path / "model", updates=2, rollout={"groups": 32}, engine=sizes)
+    done = run(recipe, fault="forward_backward:2:RLIMIT_AS")
+    assert done.returncode == 2, done.stderr
+    (line,) = ours(done.stderr)
+    assert line.startswith("agentr1-train: micro-batch 0 of the policy (256 rows, ")
+    assert "Traceback" not in done.stderr
+    assert checkpoints(tmp_path) == ["step_000001"]
+    done = run(recipe, "--resume", "--engine.micro-batch-tokens", "64")
+    assert done.returncode == 0, done.stderr
+    assert "resuming with engine.micro_batch_tokens = 64 instead of 100000" in done.stderr
+    assert updates(tmp_path) == [1, 2]
 
 
 def test_a_killed_rank_ends_the_others_at_once_and_the_run_resumes(model: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""The quickstart under ``sampler = "vllm"`` ends where it ends under ``hf``: two ranks, an engine in each, one recipe.
+"""Whole runs under vLLM on two ranks: the quickstart ends where it ends under ``hf``; one server samples for both.
 
-Runs in the environment that ``make setup-vllm`` makes, several minutes for each run.
+Runs in the environment that ``make setup-vllm`` makes; the quickstart takes several minutes for each of its runs.
 """
 
 import os
@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import small_runs
 from agentr1_train.config import load_recipe
+from agentr1_train.init_model import ModelShape, init_model
 from agentr1_train.quickstart import RECIPE
-from agentr1_train.tracking import read_events
+from agentr1_train.tracking import read_events, read_rollouts, rollout_path
 from safetensors.torch import load_file
 
 ROOT = Path(__file__).parents[1]
@@ -50,3 +52,37 @@ def test_the_quickstart_ends_where_it_ends_under_transformers(tmp_path: Path) ->
     assert old.keys() == new.keys()
     assert all(float((new[name] - old[name]).abs().max()) > 1e-3 for name in old)
     assert max(event["mismatch/kl"] for event in events if event["kind"] == "update") < 1e-5
+
+
+SMALL: dict[str, Any] = {
+    "updates": 4,
+    "env": {"id": "training_strangers:Strangers-v0"},
+    "rollout": {"groups": 4, "group_size": 4, "max_prompt_tokens": 64, "max_response_tokens": 2, "async_level": 1},
+    "sampler": {"name": "vllm_server", "kv_cache_gb": 0.1},
+    "algorithm": {"entropy_coef": 0.01},  # moves the policy even where nobody is rewarded
+    "optimizer": {"lr": 1e-2},
+    "engine": {"device": "cpu", "threads": 1, "zero_stage": 2},
+    "evaluation": {"episodes": 4, "every": 2},
+    "checkpoint": {"every": 0, "export": False},
+    "tracking": {"tensorboard": False, "progress": False},
+}
+
+
+def test_one_server_samples_ahead_for_two_ranks(tmp_path: Path) -> None:
+    """Weights are handed over in the rollouts' thread of each rank, while the other thread trains."""
+    shape = ModelShape(hidden=64, layers=1, heads=2, vocabulary=262, positions=128)
+    init_model(["a", "b", "ab"] * 50, tmp_path / "model", shape)
+    recipe = small_runs.write_recipe(SMALL, tmp_path, tmp_path / "model")
+    command = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", "2", "--master_port", "29613"]
+    command += ["--module", "agentr1_train", str(recipe)]
+    done = subprocess.run(
+        command, env=small_runs.environment(), capture_output=True, text=True, check=False, timeout=900
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    events = [event for event in read_events(tmp_path / "run" / "events.jsonl") if event["kind"] == "update"]
+    assert [event["rollout/staleness_max"] for event in events] == [0, 1, 1, 1]
+    assert events[0]["mismatch/kl"] < 1e-6 < events[-1]["mismatch/kl"]
+    for update, version in enumerate((0, 0, 1, 2)):
+        played = read_rollouts(rollout_path(tmp_path / "run", update + 1))
+        assert len(played) == 16
+        assert {step.policy_version for item in played for step in item.steps} == {version}

@@ -2,11 +2,14 @@
 
 ``FAULT=optim_step:6:SIGKILL`` kills the process at its sixth optimizer step, between backward and step; ``seal``
 strikes inside a checkpoint, before its manifest; ``step`` in the environment. ``FAULT_RANK`` spares the other ranks.
+``forward_backward:2:RLIMIT_AS`` leaves the process 96 MiB of memory from its second update on.
 """
 
 import json
 import os
+import resource
 import signal
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -40,11 +43,14 @@ _rank = os.environ.get("RANK", "0")
 
 
 def strike(place: str) -> None:
-    """Send the signal when this is the place and the count is up."""
+    """Send the signal, or set the limit, when this is the place and the count is up."""
     global _left
     if place == _place and os.environ.get("FAULT_RANK", _rank) == _rank:
         _left -= 1
-        if _left == 0:
+        if _left == 0 and _signal == "RLIMIT_AS":
+            used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (used + 96 * 2**20, resource.RLIM_INFINITY))
+        elif _left == 0:
             os.kill(os.getpid(), getattr(signal, _signal))
 
 
@@ -58,10 +64,11 @@ def _before(owner: Any, name: str, place: str) -> None:
     setattr(owner, name, struck)
 
 
-if _place in ("optim_step", "seal"):
+if _place in ("forward_backward", "optim_step", "seal"):
     from agentr1_train import checkpoint
     from agentr1_train.engine.deepspeed import DeepSpeedEngine
 
+    _before(DeepSpeedEngine, "forward_backward", "forward_backward")
     _before(DeepSpeedEngine, "optim_step", "optim_step")
     _before(checkpoint, "_seal", "seal")
 

@@ -53,10 +53,8 @@ class FactsEnv(gymnasium.Env[str, str]):
         return "over", float(right), True, False, info | {"success": right, "em": float(right)}
 
 
-@pytest.fixture(autouse=True)
-def _register() -> None:
-    if "stranger/Facts-v0" not in gymnasium.registry:
-        gymnasium.register("stranger/Facts-v0", entry_point=FactsEnv)
+if "stranger/Facts-v0" not in gymnasium.registry:  # here, so that Ray's actors find it in this file
+    gymnasium.register("stranger/Facts-v0", entry_point=FactsEnv)
 
 
 def recipe_for(model_dir: Any, **kwargs: Any) -> Recipe:

@@ -95,6 +95,18 @@ def test_what_may_change_between_runs(tmp_path: Path) -> None:
         load_checkpoint(folder, {}, other)
 
 
+def test_what_a_message_asks_for_may_change_and_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = save_checkpoint(tmp_path, 1, {}, {"update": 1}, KEPT_TWO)
+    mended = dataclasses.replace(
+        KEPT_TWO,
+        engine=dataclasses.replace(KEPT_TWO.engine, micro_batch_tokens=64),
+        sampler=dataclasses.replace(KEPT_TWO.sampler, max_batch=2),
+    )
+    assert load_checkpoint(folder, {}, mended) == {"update": 1}
+    said = "resuming with engine.micro_batch_tokens = 64 instead of 4096, sampler.max_batch = 2 instead of 64"
+    assert said in capsys.readouterr().err
+
+
 def test_a_schedule_pins_the_number_of_updates(tmp_path: Path) -> None:
     recipe = dataclasses.replace(KEPT_TWO, optimizer=OptimizerConfig(schedule="cosine"))
     folder = save_checkpoint(tmp_path, 1, {}, {}, recipe)

@@ -1,6 +1,7 @@
 """The engine: ranks, ZeRO stages and micro-batches change nothing; what is not finite stops everybody."""
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +152,52 @@ def test_bf16_follows_float32(
     assert {tensor.dtype for tensor in seen["weights"].values()} == {torch.bfloat16}
     norms = [report["grad_norm"] for report in seen["reports"]]
     assert norms == pytest.approx([report["grad_norm"] for report in one_rank[stage]["reports"]], rel=0.05)
+
+
+@pytest.fixture
+def fp16_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DeepSpeed's own fp16 path runs on any CPU, slowly; only its word that the CPU computes in fp16 is replaced."""
+    distributed.init("cpu")
+    from deepspeed.accelerator import get_accelerator
+
+    monkeypatch.setattr(type(get_accelerator()), "is_fp16_supported", lambda self: True)
+
+
+@pytest.mark.usefixtures("fp16_allowed")
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_fp16_follows_float32(
+    ranks_script: Any, tiny_model_dir: Path, one_rank: dict[int, dict[str, Any]], stage: int
+) -> None:
+    seen = ranks_script.train(str(tiny_model_dir), stage, "fp16")
+    assert {tensor.dtype for tensor in seen["weights"].values()} == {torch.float16}
+    assert [report["skipped"] for report in seen["reports"]] == [0.0] * 3
+    norms = [report["grad_norm"] for report in seen["reports"]]
+    assert norms == pytest.approx([report["grad_norm"] for report in one_rank[stage]["reports"]], rel=0.02)
+
+
+@pytest.mark.usefixtures("fp16_allowed")
+@pytest.mark.parametrize("stage", [1, 2, 3])
+def test_a_step_that_overflows_in_fp16_is_left_out_and_the_scale_lowered(
+    ranks_script: Any, tiny_model_dir: Path, stage: int
+) -> None:
+    """A gradient that fits into fp16 once it is scaled by a few powers of two less."""
+    engine, _ = ranks_script.make_engine(str(tiny_model_dir), stage, "fp16")
+    before = ranks_script.weights_of(engine)
+
+    def loss(output: Any, batch: Any) -> LossOutput:
+        return LossOutput(output[0].sum() * 50.0, {"policy/tokens": torch.tensor(1.0)})
+
+    steps = []
+    while not steps or steps[-1]["skipped"]:
+        engine.forward_backward(pack(ranks_script.all_rows(), 64), loss)
+        steps.append(engine.optim_step(1e-3) | {"scale": float(engine._engine.optimizer.loss_scale)})
+        moved = any(not torch.equal(before[name], new) for name, new in ranks_script.weights_of(engine).items())
+        assert moved == (not steps[-1]["skipped"])
+        assert len(steps) < 20
+    assert len(steps) > 2
+    assert all(step["grad_norm"] == math.inf for step in steps[:-1])
+    assert math.isfinite(steps[-1]["grad_norm"])
+    assert steps[-1]["scale"] < steps[0]["scale"]
 
 
 def test_precision_the_machine_does_not_have(tiny_model: Any) -> None:

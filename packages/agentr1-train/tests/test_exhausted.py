@@ -55,6 +55,30 @@ def test_what_an_error_came_from_counts() -> None:
     assert is_disk_full(error)
 
 
+SAMPLING = """
+import resource, sys
+from agentr1_train import cli
+
+def starved(arguments):
+    import torch
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 16 * 2**20, resource.RLIM_INFINITY))
+    torch.zeros(2**30)
+
+cli.COMMANDS["train"] = starved
+sys.exit(cli.main(["train"]))
+"""
+
+
+def test_memory_that_ends_outside_a_micro_batch_is_one_line_too() -> None:
+    """As while it samples: what torch's allocator raises under a real limit, through the command's own door."""
+    done = subprocess.run([sys.executable, "-c", SAMPLING], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("agentr1-train: out of memory: ")
+    assert "Lower sampler.max_batch" in line
+
+
 MEMORY = """
 import resource, sys
 from dataclasses import replace

@@ -12,7 +12,16 @@ from typing import Any
 
 import pytest
 import tomli_w
-from agentr1_train.config import EnvConfig, RayConfig, RolloutConfig, recipe_from_dict
+from agentr1_train.baselines import STRATEGIES, BaselineOptions, run_baselines
+from agentr1_train.config import (
+    EnvConfig,
+    EvaluationConfig,
+    ModelConfig,
+    RayConfig,
+    Recipe,
+    RolloutConfig,
+    recipe_from_dict,
+)
 from agentr1_train.env_pool import EnvPool
 from agentr1_train.errors import ClusterError, ConfigError, EnvironmentLoadError
 from agentr1_train.flow import AgentEnvLoop
@@ -22,7 +31,7 @@ from agentr1_train.rollout import collect, update_groups
 from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.scripted import ScriptedSampler
 from agentr1_train.tracking import read_events, read_rollouts, rollout_path
-from agentr1_train.trainer import train
+from agentr1_train.trainer import supervised_only, train
 from agentr1_train.trajectory import Trajectory, TrajectoryGroup
 
 SETTINGS = RolloutConfig(max_prompt_tokens=2000, max_response_tokens=24)
@@ -235,6 +244,45 @@ def test_training_over_ray_under_the_launcher(
         for name in ("alone", "run")
     ]
     assert figures[0]["eval/return"] == figures[1]["eval/return"]
+
+
+@pytest.mark.slow
+def test_a_warm_start_over_ray_is_the_one_without(
+    cluster: Any, second_node: Any, symbol_recipe: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """Demonstrations are played by the actors: the same batches, so the same losses and weights."""
+    table = symbol_recipe(
+        env={"id": "symbol_env:ShownSymbol-v0"},
+        rollout={"max_response_tokens": 2},
+        supervised={"batches": 3, "batch_size": 8, "lr": 1e-2},
+    )
+    over_ray = {"actors": 2, "address": cluster.address}
+    seen = []
+    for name, section in (("here", {}), ("there", over_ray)):
+        folder = supervised_only(recipe_from_dict(table | {"run_dir": str(tmp_path / name), "ray": section}))
+        events = read_events(tmp_path / name / "events.jsonl")
+        losses = [{key: value for key, value in event.items() if not key.startswith("time/")} for event in events]
+        seen.append((losses, (folder / "model.safetensors").read_bytes()))
+    assert len(seen[0][0]) == 3
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.slow
+def test_baselines_over_ray_are_those_without(cluster: Any, tiny_model_dir: Path) -> None:
+    """Each strategy's flow travels, with the words that it puts around the environment."""
+    recipe = Recipe(
+        env=EnvConfig(id="test_baselines:stranger/Facts-v0"),
+        model=ModelConfig(path=str(tiny_model_dir)),
+        rollout=RolloutConfig(max_prompt_tokens=800, max_response_tokens=16, patience_s=10.0),
+        evaluation=EvaluationConfig(episodes=3),
+    )
+    options = BaselineOptions(trained=str(tiny_model_dir))
+    here = run_baselines(recipe, options, "cpu")
+    there = run_baselines(replace(recipe, ray=settings(cluster, actors=1, start_timeout_s=400.0)), options, "cpu")
+    assert list(here) == list(there) == [*STRATEGIES, "trained"]
+    for name, item in here.items():
+        assert not any(row.error for row in item.rows)
+        assert there[name].rows == item.rows
 
 
 def test_no_actors_no_ray() -> None:

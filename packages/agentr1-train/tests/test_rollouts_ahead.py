@@ -13,12 +13,15 @@ import torch
 from agentr1_train.collection import Collected, collect_update, dump_collected, load_collected
 from agentr1_train.config import recipe_from_dict
 from agentr1_train.errors import RolloutError
+from agentr1_train.experience import build_experience
 from agentr1_train.rollout import Stop
 from agentr1_train.rollouts_ahead import RolloutsAhead
 from agentr1_train.sampler.scripted import ScriptedSampler
 from agentr1_train.tracking import read_events, read_rollouts, rollout_path
 from agentr1_train.trainer import open_run, train
 from agentr1_train.trajectory import TrajectoryGroup
+from agentr1_train.update import update_models
+from agentr1_train.weight_sync import policy_weights, sync_weights
 from transformers import AutoModelForCausalLM
 
 Make = Callable[..., dict[str, Any]]
@@ -58,6 +61,29 @@ def test_level_0_is_the_run_without_the_setting(symbol_recipe: Make) -> None:
     assert [event["rollout/staleness_max"] for event in updates_of(zero)] == [0, 0, 0]
     ours, theirs = weights_of(zero), weights_of(plain)
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def test_level_0_is_bit_for_bit_play_then_update(symbol_recipe: Make) -> None:
+    """The parts called one after another, with no loop of ours around them, give the same rollouts and weights."""
+    table = at_level(0, symbol_recipe, "zero", updates=3, **MOVING)
+    folder = train(recipe_from_dict(table))
+    with open_run(recipe_from_dict(table | {"run_dir": f"{folder}_by_hand"})) as run:
+        recipe, models = run.recipe, run.models
+        for update in range(3):
+            collected = collect_update(run.collector, recipe, run.settings, update)
+            experience = build_experience(collected.groups, models, recipe, run.settings, seed=update, greedy={})
+            update_models(experience, models, recipe, run.settings, update)
+            assert sync_weights(models.policy, run.sampler) == update + 1
+            written = read_rollouts(rollout_path(folder, update + 1))
+            played = [item for group in collected.groups for item in group.trajectories]
+            assert [_sampled(item) for item in played] == [_sampled(item) for item in written]
+        ours, theirs = weights_of(folder), dict(policy_weights(models.policy))
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+def _sampled(item: Any) -> list[tuple[Any, ...]]:
+    return [(step.prompt_ids, step.response_ids, step.response_logprobs) for step in item.steps]
 
 
 @pytest.mark.parametrize("level", [1, 2])

@@ -157,12 +157,13 @@ def test_a_running_server_is_joined(server: VLLMServerSampler, model_dir: Path) 
         server.sample([Prompt((1,) * 500, (0,), 13)], SamplingParams())
 
 
-def test_an_adapter_is_sampled_with(model_dir: Path, adapter_dir: Path) -> None:
+@pytest.mark.parametrize("kind", [VLLMSampler, VLLMServerSampler])
+def test_an_adapter_is_sampled_with(kind: Any, model_dir: Path, adapter_dir: Path) -> None:
     peft = pytest.importorskip("peft")
     base = AutoModelForCausalLM.from_pretrained(model_dir).eval()
     adapted = peft.PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(model_dir), adapter_dir).eval()
-    settings = SamplerConfig(name="vllm", max_batch=8, kv_cache_gb=0.2, lora=str(adapter_dir))
-    sampler = VLLMSampler(str(model_dir), settings, distributed.init("cpu"))
+    settings = SamplerConfig(max_batch=8, kv_cache_gb=0.2, lora=str(adapter_dir))
+    sampler = kind(str(model_dir), settings, distributed.init("cpu"))
     try:
         assert largest_error(adapted, sampler) < 1e-3
         assert largest_error(base, sampler) > 1e-2

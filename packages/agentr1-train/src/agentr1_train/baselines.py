@@ -7,7 +7,7 @@ environment's own search tool, as an action.
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -85,21 +85,21 @@ def run_baselines(
     if options.trained and recipe.sampler.name == "openai":
         raise ConfigError("--trained names a local folder, sampler.name = 'openai' an endpoint: leave one out.")
     results: dict[str, Evaluation] = {}
-    if options.strategies:
-        with _loaded(recipe, recipe.model, device) as (renderer, sampler):
-            for name in options.strategies:
-                overlay = options.react_kwargs if name == "react" else {}
-                with open_evaluation_pool(recipe.env, overlay, recipe.ray) as pool:
+    with _Pools(recipe) as pools:
+        strategies = options.strategies
+        # Asked before any task is played: a task may have tools of its own.
+        if "retrieve_then_read" in strategies and not _search_tool(pools.with_kwargs({}), options.search_tool):
+            strategies = tuple(name for name in strategies if name != "retrieve_then_read")
+        if strategies:
+            with _loaded(recipe, recipe.model, device) as (renderer, sampler):
+                for name in strategies:
+                    pool = pools.with_kwargs(options.react_kwargs if name == "react" else {})
                     flow = make_flow(name, renderer, recipe, options)
-                    if name != "retrieve_then_read" or _search_tool(pool, options.search_tool):
-                        results[name] = _evaluate(name, pool, sampler, flow, recipe, progress)
-    if options.trained:
-        with (
-            _loaded(recipe, replace(recipe.model, path=options.trained), device) as (renderer, sampler),
-            open_evaluation_pool(recipe.env, ray=recipe.ray) as pool,
-        ):
-            flow = evaluation_flow(renderer, recipe.rollout, recipe.evaluation)
-            results[TRAINED] = _evaluate(TRAINED, pool, sampler, flow, recipe, progress)
+                    results[name] = _evaluate(name, pool, sampler, flow, recipe, progress)
+        if options.trained:
+            with _loaded(recipe, replace(recipe.model, path=options.trained), device) as (renderer, sampler):
+                flow = evaluation_flow(renderer, recipe.rollout, recipe.evaluation)
+                results[TRAINED] = _evaluate(TRAINED, pools.with_kwargs({}), sampler, flow, recipe, progress)
     if not results:
         raise ConfigError(
             f"{recipe.env.id} has no search tool, so retrieve_then_read cannot run; name another strategy "
@@ -249,6 +249,24 @@ def _evaluate(
         patience_s=recipe.rollout.patience_s,
         progress=progress,
     )
+
+
+class _Pools(ExitStack):
+    """The environments, made once for all strategies that play them with the same arguments."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        super().__init__()
+        self._recipe = recipe
+        self._open: list[tuple[dict[str, Any], Pool]] = []
+
+    def with_kwargs(self, overlay: dict[str, Any]) -> Pool:
+        """Return what plays them with ``overlay`` over their own arguments."""
+        for known, pool in self._open:
+            if known == overlay:
+                return pool
+        pool = self.enter_context(open_evaluation_pool(self._recipe.env, overlay, self._recipe.ray))
+        self._open.append((overlay, pool))
+        return pool
 
 
 @contextmanager

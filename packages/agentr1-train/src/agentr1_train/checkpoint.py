@@ -36,6 +36,7 @@ _FREE = ("run_dir", "updates", "tracking.", "checkpoint.", "evaluation.", "engin
 _MENDABLE = (
     *("engine.micro_batch_tokens", "env.reset_timeout_s", "env.step_timeout_s", "rollout.max_error_fraction"),
     *("optimizer.lr", "optimizer.critic_lr", "optimizer.max_grad_norm"),
+    *("sampler.max_batch", "sampler.gpu_memory", "sampler.kv_cache_gb", "rollout.concurrency"),
 )
 """What may differ too, and is said aloud: messages ask for it when a run lacked memory, hung or diverged."""
 

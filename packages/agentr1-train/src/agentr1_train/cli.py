@@ -19,7 +19,7 @@ import tyro
 
 from agentr1_train.config import EnvConfig, EvaluationConfig, Recipe, load_recipe
 from agentr1_train.errors import LOST_RANK, AgentR1Error, ConfigError, StoppedError, UnknownNameError
-from agentr1_train.exhausted import is_disk_full
+from agentr1_train.exhausted import is_disk_full, is_out_of_memory
 
 OVERVIEW = """usage: agentr1-train RECIPE.toml [--resume] [--section.field VALUE ...]
        agentr1-train COMMAND ...
@@ -309,6 +309,12 @@ def _mendable(error: Exception) -> str | None:
         return (
             f"the disk is full: {' '.join(str(error).split())[:200]}. Free some space; --resume continues from the "
             "last whole checkpoint."
+        )
+    if is_out_of_memory(error):
+        return (
+            f"out of memory: {' '.join(str(error).split())[:200]}. Lower sampler.max_batch or rollout.concurrency if "
+            "it was sampling, engine.micro_batch_tokens if it was training; --resume continues from the last whole "
+            "checkpoint."
         )
     if int(os.environ.get("WORLD_SIZE", "1")) > 1 and any(word in str(error) for word in _LOST):
         return LOST_RANK

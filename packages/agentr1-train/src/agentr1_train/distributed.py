@@ -6,6 +6,7 @@ here; it finds the process group that ``init`` made. Gradients and sharded weigh
 
 import os
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -16,6 +17,10 @@ from torch._C._distributed_c10d import HashStore
 from agentr1_train.errors import DeviceError
 
 DEVICES = ("auto", "cpu", "cuda")
+
+PATIENCE = timedelta(hours=1)
+"""How long a rank waits in a collective for the slowest one, whose episodes may take long; NCCL's own ten minutes would
+end such a run. A rank that died is the launcher's to notice, at once."""
 
 Gather = Callable[[Any], list[Any]]
 """Hands each rank the values of all ranks, in rank order: ``all_gather_object``, or what ``side_gather`` returned."""
@@ -39,7 +44,7 @@ def init(device: str = "auto", threads: int = 0) -> torch.device:
     if not dist.is_initialized():
         backend = "nccl" if place.type == "cuda" else "gloo"
         if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
-            dist.init_process_group(backend)
+            dist.init_process_group(backend, timeout=PATIENCE)
         else:
             os.environ["LOCAL_RANK"] = "0"  # DeepSpeed asks for it
             dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
@@ -132,7 +137,8 @@ def side_gather() -> Gather:
     """
     if world_size() == 1:
         return all_gather_object
-    return partial(all_gather_object, group=cast(dist.ProcessGroup, dist.new_group(backend="gloo")))
+    group = cast(dist.ProcessGroup, dist.new_group(backend="gloo", timeout=PATIENCE))
+    return partial(all_gather_object, group=group)
 
 
 def broadcast_object(value: Any, source: int = 0) -> Any:

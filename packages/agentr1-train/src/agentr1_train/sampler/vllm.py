@@ -118,7 +118,7 @@ class VLLMSampler:
 
     def sleep(self) -> None:
         """Give the GPU's memory back until the next weights or prompts come; on a CPU, only say so."""
-        with self._lock:
+        with self._lock, self._on_device():
             if self._device.type == "cpu":
                 _LOGGER.info("vLLM's sleep mode is for GPUs; on a CPU the engine stays awake")
             elif not self._asleep:

@@ -35,7 +35,10 @@ _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class VLLMServerSampler:
-    """Asks a server. Every rank sends its own prompts; ``__init__``, ``load_weights`` and ``close`` are collective."""
+    """Asks a server. Every rank sends its own prompts; ``__init__``, ``load_weights`` and ``close`` are collective.
+
+    Ranks meet in a group of their own, since rollouts that run ahead load weights in another thread than the trainer's.
+    """
 
     def __init__(self, path: str, settings: SamplerConfig, device: torch.device | str = "cpu") -> None:
         """Start a server with the weights of a model folder, or join the one at ``settings.server_url``.
@@ -53,7 +56,8 @@ class VLLMServerSampler:
         self._process: ServerProcess | None = None
         self._transfer: WeightTransfer | None = None
         self._expected = ExpectedWeights(path)
-        self._url = _from_main(self._start if not settings.server_url else self._join)
+        self._gather = distributed.side_gather()
+        self._url = self._from_main(self._start if not settings.server_url else self._join)
         served = self._call("/v1/models")["data"]
         names = [entry["id"] for entry in served]
         self._model = _ADAPTER if settings.lora else names[0]
@@ -156,11 +160,18 @@ class VLLMServerSampler:
     def _send(self, version: int, stream: Iterable[tuple[str, Tensor]]) -> None:
         if self._transfer is None:
             workers = int(self._call("/get_world_size")["world_size"])
-            dtype, rank = DTYPES[self._settings.dtype], distributed.rank()
-            self._transfer = WeightTransfer(self._url, workers, self._expected.shapes, dtype, rank)
-        _from_main(lambda: self._call("/pause?mode=wait", {}))
+            self._transfer = WeightTransfer(
+                self._url,
+                self._call,
+                self._expected.shapes,
+                DTYPES[self._settings.dtype],
+                self._device,
+                workers=workers,
+                rank=distributed.rank(),
+            )
+        self._from_main(lambda: self._call("/pause?mode=wait", {}))
         self._transfer.send(stream)
-        _from_main(lambda: self._resume(version))
+        self._from_main(lambda: self._resume(version))
 
     def _reload(self, version: int, stream: Iterable[tuple[str, Tensor]]) -> None:
         with tempfile.TemporaryDirectory(prefix="agentr1-weights-") as folder:
@@ -174,7 +185,7 @@ class VLLMServerSampler:
                     self._call("/collective_rpc", {"method": "pack_output_layer"})
                 self._resume(version)
 
-            _from_main(swap)
+            self._from_main(swap)
 
     def _resume(self, version: int) -> None:
         if not self._call("/reset_prefix_cache", {})["success"]:
@@ -203,6 +214,19 @@ class VLLMServerSampler:
             raise RunFailedError(f"the vLLM server at {self._url} does not answer: {error}") from error
         return json.loads(text) if text else None
 
+    def _from_main(self, action: Callable[[], Any]) -> Any:
+        """Run on rank 0 and return its outcome on every rank; what it raises, all raise."""
+        outcome: tuple[Any, AgentR1Error | None] = (None, None)
+        if distributed.is_main():
+            try:
+                outcome = (action(), None)
+            except AgentR1Error as error:
+                outcome = (None, error)
+        value, failed = self._gather(outcome)[0]
+        if failed is not None:
+            raise failed
+        return value
+
 
 def write_weights(folder: Path, tensors: Iterable[tuple[str, Tensor]]) -> None:
     """Write a stream of weights as safetensors files, at most ``SHARD_BYTES`` held at once."""
@@ -222,17 +246,3 @@ def _consumed(stream: Iterable[tuple[str, Tensor]]) -> Iterable[tuple[str, Tenso
     for _ in stream:
         continue
     return ()
-
-
-def _from_main(action: Callable[[], Any]) -> Any:
-    """Run on rank 0 and return its outcome on every rank; what it raises, all raise."""
-    outcome: tuple[Any, AgentR1Error | None] = (None, None)
-    if distributed.is_main():
-        try:
-            outcome = (action(), None)
-        except AgentR1Error as error:
-            outcome = (None, error)
-    value, failed = distributed.broadcast_object(outcome)
-    if failed is not None:
-        raise failed
-    return value
