@@ -16,7 +16,7 @@ def test_a_description_names_what_there_is_and_loads_nothing() -> None:
     env = gymnasium.make("agentr1/GSM8K-v0")
     told = describe(env)
     assert told["observation_space"] == {"space": "Text", "max_length": None, "min_length": 0}
-    assert set(told["methods"]) == {"demonstration"}
+    assert set(told["methods"]) == {"demonstration", "get_state", "set_state"}
     assert {"system_prompt", "tool_schemas", "tools_in_template", "stop", "task_ids"} <= set(told["values"])
     assert told["metadata"] == {"render_modes": ["ansi"], "render_fps": 1}
     assert "tasks" not in vars(env.unwrapped)  # asking whether there are task ids must not load the tasks
