@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,14 @@ def test_the_same_seed_gives_the_same_games() -> None:
     assert first != list(generate_games(4, 6))
     with pytest.raises(SettingError, match="count=0"):
         list(generate_games(3, 0))
+
+
+def test_homes_have_as_many_pieces_of_a_kind_as_allowed() -> None:
+    another = re.compile(r"_bar_[23] - furniture")
+    assert any(another.search(row["pddl_problem"]) for row in generate_games(0, 20))
+    assert not any(another.search(row["pddl_problem"]) for row in generate_games(0, 20, most=1))
+    with pytest.raises(SettingError, match="most=0"):
+        list(generate_games(3, 1, most=0))
 
 
 def test_every_generated_game_is_won_by_its_plan(tmp_path: Path, make: Any, expert: Any) -> None:
