@@ -237,3 +237,20 @@ def test_a_gradient_or_a_loss_that_is_not_finite_ends_the_run_in_one_line_and_it
     done = run(recipe, "--resume")
     assert done.returncode == 0, done.stderr
     assert updates(tmp_path) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("lr", ["1e10", "1e20"])
+def test_weights_that_nobody_could_resume_from_make_no_checkpoint(lr: str, model: Path, tmp_path: Path) -> None:
+    """Under the smaller rate log-probabilities are not finite after a step, under the larger gradients alone."""
+    recipe = write_recipe(tmp_path, model, algorithm={"entropy_coef": 0.01})  # moves it even where nobody is rewarded
+    assert run(recipe, "--updates", "1").returncode == 0
+    done = run(recipe, "--resume", "--optimizer.lr", lr)
+    assert done.returncode == 2, done.stderr
+    *said, line = ours(done.stderr)
+    assert len(said) == 1  # with which rate it resumes
+    assert line.startswith("agentr1-train: the weights of the policy have grown until what they compute is not finite")
+    assert "Traceback" not in done.stderr
+    assert checkpoints(tmp_path) == ["step_000001"]
+    done = run(recipe, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert updates(tmp_path) == [1, 2, 3]
