@@ -23,7 +23,7 @@ from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.vllm import VLLMSampler
 from agentr1_train.tracking import read_events
 from agentr1_train.trainer import train
-from transformers import AutoConfig, AutoTokenizer, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 pytestmark = [
     pytest.mark.gpu,
@@ -208,7 +208,7 @@ def test_vllm_sleeps_gives_its_memory_back_and_wakes(tiny_model_dir: Path, tmp_p
     # Logits of about 1: bfloat16 rounds them to 1/256 of their size, here and there, and no sampler can be closer.
     config.update({"initializer_range": 0.04, "max_position_embeddings": 512})
     torch.manual_seed(0)
-    model: Any = LlamaForCausalLM(config).to(torch.bfloat16).eval()
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
     model.save_pretrained(tmp_path)
     AutoTokenizer.from_pretrained(tiny_model_dir).save_pretrained(tmp_path)
     settings = SamplerConfig(name="vllm", dtype="bf16", max_batch=16, gpu_memory=0.3)

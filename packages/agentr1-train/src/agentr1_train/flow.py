@@ -312,9 +312,10 @@ def _info(given: Any) -> Mapping[str, Any]:
 
 
 def _check_number(name: str, value: Any) -> None:
-    if not isinstance(value, numbers.Real) or not abs(value) < math.inf:
+    size: Any = abs(value) if isinstance(value, numbers.Real) else math.nan
+    if not size < math.inf:
         raise BadAnswerError(f"{name} is {_short(value)}; a finite number is needed")
-    if abs(value) > LARGEST_REWARD:
+    if size > LARGEST_REWARD:
         raise BadAnswerError(f"{name} is {_short(value)}; a number of at most {LARGEST_REWARD:g} in size is needed")
 
 
