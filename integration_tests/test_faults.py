@@ -219,3 +219,45 @@ def test_a_tool_server_that_dies_is_feedback_and_the_run_goes_on(
     assert ["NETWORK_ERROR" in text for text in texts] == [False] * 8 + [True] * 8
     events = [event for event in read_events(folder / "events.jsonl") if event["kind"] == "update"]
     assert [event["rollout/errors"] for event in events] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("scale", "what"),
+    [("1e30", "the gradient of the policy is not finite though its loss was."), ("1e39", "the loss of the policy is ")],
+)
+def test_a_gradient_or_a_loss_that_is_not_finite_ends_the_run_in_one_line_and_it_resumes(
+    scale: str, what: str, model: Path, tmp_path: Path
+) -> None:
+    """From the second update on the environment's rewards are so large that float32 does not hold what they make.
+
+    1e30 fits, as its advantage and its loss do, and the square of its gradient does not; 1e39 does not fit.
+    """
+    recipe = write_recipe(tmp_path, model, algorithm={"preset": "dr_grpo"})
+    done = run(recipe, fault=f"reward:17:{scale}")
+    assert done.returncode == 2, done.stderr
+    (line,) = ours(done.stderr)
+    assert line.startswith(f"agentr1-train: {what}")
+    assert "No weight was changed. Lower the learning rate" in line
+    assert "Traceback" not in done.stderr
+    assert updates(tmp_path) == [1]
+    assert checkpoints(tmp_path) == ["step_000001"]
+    done = run(recipe, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert updates(tmp_path) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("lr", ["1e10", "1e20"])
+def test_weights_that_nobody_could_resume_from_make_no_checkpoint(lr: str, model: Path, tmp_path: Path) -> None:
+    """Under the smaller rate log-probabilities are not finite after a step, under the larger gradients alone."""
+    recipe = write_recipe(tmp_path, model, algorithm={"entropy_coef": 0.01})  # moves it even where nobody is rewarded
+    assert run(recipe, "--updates", "1").returncode == 0
+    done = run(recipe, "--resume", "--optimizer.lr", lr)
+    assert done.returncode == 2, done.stderr
+    *said, line = ours(done.stderr)
+    assert len(said) == 1  # with which rate it resumes
+    assert line.startswith("agentr1-train: the weights of the policy have grown until what they compute is not finite")
+    assert "Traceback" not in done.stderr
+    assert checkpoints(tmp_path) == ["step_000001"]
+    done = run(recipe, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert updates(tmp_path) == [1, 2, 3]

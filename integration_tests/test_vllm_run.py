@@ -68,16 +68,27 @@ SMALL: dict[str, Any] = {
 }
 
 
-def test_one_server_samples_ahead_for_two_ranks(tmp_path: Path) -> None:
-    """Weights are handed over in the rollouts' thread of each rank, while the other thread trains."""
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Heads as wide as vLLM's CPU kernels ask for (32)."""
+    folder = tmp_path_factory.mktemp("small") / "model"
     shape = ModelShape(hidden=64, layers=1, heads=2, vocabulary=262, positions=128)
-    init_model(["a", "b", "ab"] * 50, tmp_path / "model", shape)
-    recipe = small_runs.write_recipe(SMALL, tmp_path, tmp_path / "model")
+    init_model(["a", "b", "ab"] * 50, folder, shape)
+    return folder
+
+
+def launch(recipe: Path, *words: str, fault: str = "", rank: str = "") -> "subprocess.CompletedProcess[str]":
+    """Two CPU ranks under the real launcher."""
     command = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", "2", "--master_port", "29613"]
-    command += ["--module", "agentr1_train", str(recipe)]
-    done = subprocess.run(
-        command, env=small_runs.environment(), capture_output=True, text=True, check=False, timeout=900
-    )
+    command += ["--module", "agentr1_train", str(recipe), *words]
+    environment = small_runs.environment(fault, rank)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
+
+
+def test_one_server_samples_ahead_for_two_ranks(model: Path, tmp_path: Path) -> None:
+    """Weights are handed over in the rollouts' thread of each rank, while the other thread trains."""
+    recipe = small_runs.write_recipe(SMALL, tmp_path, model)
+    done = launch(recipe)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     events = [event for event in read_events(tmp_path / "run" / "events.jsonl") if event["kind"] == "update"]
     assert [event["rollout/staleness_max"] for event in events] == [0, 1, 1, 1]
@@ -86,3 +97,37 @@ def test_one_server_samples_ahead_for_two_ranks(tmp_path: Path) -> None:
         played = read_rollouts(rollout_path(tmp_path / "run", update + 1))
         assert len(played) == 16
         assert {step.policy_version for item in played for step in item.steps} == {version}
+
+
+def test_a_server_killed_in_a_rollout_ends_the_run_in_one_line_a_rank_and_it_resumes(
+    model: Path, tmp_path: Path
+) -> None:
+    """SIGKILL of the server in the rollout of the second update: each rank has played five eighths of its steps."""
+    changes: dict[str, Any] = {"updates": 3, "rollout": {"async_level": 0}, "evaluation": {"episodes": 0}}
+    recipe = small_runs.write_recipe(SMALL, tmp_path, model, checkpoint={"every": 1}, **changes)
+    done = launch(recipe, fault="step:20:SERVER", rank="0")
+    assert done.returncode not in (0, 143), done.stderr[-3000:]
+    said = [line for line in done.stderr.splitlines() if line.startswith("agentr1-train: ")]
+    first, *others = [line for line in said if "[rank 1]" not in line] + [line for line in said if "[rank 1]" in line]
+    assert first == (
+        "agentr1-train: vLLM's server ended with exit code -9; --resume starts another and continues from the last "
+        "checkpoint."
+    ), done.stderr[-3000:]
+    assert len(others) <= 1
+    assert all("--resume continues from the last checkpoint." in line for line in others)
+    assert "Traceback" not in done.stderr
+    folder = tmp_path / "run"
+    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step_000001"]
+    assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(model) in _read(path)]
+    done = launch(recipe, "--resume")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    events = [event for event in read_events(folder / "events.jsonl") if event["kind"] == "update"]
+    assert [event["step"] for event in events] == [1, 2, 3]
+    assert max(event["mismatch/kl"] for event in events) < 1e-5  # the new server has the checkpoint's weights
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -2,9 +2,11 @@
 
 ``FAULT=optim_step:6:SIGKILL`` kills the process at its sixth optimizer step, between backward and step; ``seal``
 strikes inside a checkpoint, before its manifest; ``step`` in the environment. ``FAULT_RANK`` spares the other ranks.
-``forward_backward:2:RLIMIT_AS`` leaves the process 96 MiB of memory from its second update on.
+``forward_backward:2:RLIMIT_AS`` leaves the process 96 MiB of memory from its second update on. ``step:20:SERVER`` kills
+vLLM's server, which this process started. ``reward:17:1e30`` makes the rewards so large from then on.
 """
 
+import contextlib
 import json
 import os
 import resource
@@ -32,7 +34,7 @@ class SymbolEnv(gymnasium.Env[str, str]):
         self.said += action if len(action) == 1 else "?"
         done = len(self.said) == 2
         right = sum(said == shown for said, shown in zip(self.said, self.word, strict=False))
-        return self.word[-1], right / 2 if done else 0.0, done, False, {}
+        return self.word[-1], _blown_up(action, right / 2 if done else 0.0), done, False, {}
 
 
 gymnasium.register("Strangers-v0", entry_point=SymbolEnv)
@@ -50,8 +52,29 @@ def strike(place: str) -> None:
         if _left == 0 and _signal == "RLIMIT_AS":
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + 96 * 2**20, resource.RLIM_INFINITY))
+        elif _left == 0 and _signal == "SERVER":
+            os.kill(_server(), signal.SIGKILL)
         elif _left == 0:
             os.kill(os.getpid(), getattr(signal, _signal))
+
+
+def _blown_up(action: str, reward: float) -> float:
+    """The reward, or what an environment gone wrong gives for an action: other numbers for other actions."""
+    global _left
+    if _place != "reward":
+        return reward
+    _left -= 1
+    return float(_signal) * sum(action.encode()) / 100 if _left <= 0 else reward
+
+
+def _server() -> int:
+    """The process id of vLLM's server among the children of this process."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() and "vllm.entrypoints" in (folder / "cmdline").read_text():
+                return int(folder.name)
+    raise RuntimeError("this process started no vLLM server")
 
 
 def _before(owner: Any, name: str, place: str) -> None:

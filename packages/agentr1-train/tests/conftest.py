@@ -144,7 +144,8 @@ def tiny_model(tiny_model_dir: Path) -> LlamaForCausalLM:
 class EchoEnv(gymnasium.Env[str, str]):
     """What a stranger writes: text in, text out, nothing of this project. Say the word of the task to end it.
 
-    ``fail`` makes it misbehave in one place: ``reset``, ``step``, ``hang_reset``, ``hang_step``, ``nan``, ``type``.
+    ``fail`` makes it misbehave in one place: ``reset``, ``step``, ``hang_reset``, ``hang_step``, ``nan``, ``huge``,
+    ``type``.
     """
 
     observation_space = gymnasium.spaces.Text(1000)
@@ -181,6 +182,8 @@ class EchoEnv(gymnasium.Env[str, str]):
         reward: Any = float(self.word in action)
         if self._hits("nan"):
             reward = float("nan")
+        if self._hits("huge"):
+            reward = 1e300
         if self._hits("type"):
             reward = "one"
         done = self.word in action

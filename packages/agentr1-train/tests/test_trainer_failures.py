@@ -57,6 +57,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
         ("hang_reset", r"reset: TimeoutError: no answer within 0.3 s"),
         ("hang_step", r"step 0: TimeoutError: no answer within 0.3 s"),
         ("nan", r"step 0: the reward is nan \(float\); a finite number is needed"),
+        ("huge", r"step 0: the reward is 1e\+300 \(float\); a number of at most 1e\+100 in size is needed"),
         ("type", r"step 0: the reward is 'one' \(str\); a finite number is needed"),
     ],
 )

@@ -24,6 +24,8 @@ from agentr1_train.sampler.base import Completion, Prompt, SamplingParams
 from agentr1_train.trajectory import EndReason, Step, Trajectory
 
 _REWARD_PREFIX = "reward/"
+LARGEST_REWARD = 1e100
+"""In size. The squares of larger numbers, which spreads and whitening take, come near to what a float does not hold."""
 
 
 class EpisodeSampler(Protocol):
@@ -280,8 +282,7 @@ def check_step(answer: Any) -> tuple[Observation, float, bool, bool, Mapping[str
     if not isinstance(answer, tuple) or len(answer) != 5:
         raise BadAnswerError(f"step returned {_short(answer)}, not (observation, reward, terminated, truncated, info)")
     observation, reward, terminated, truncated, info = answer
-    if not isinstance(reward, numbers.Real) or not math.isfinite(reward):
-        raise BadAnswerError(f"the reward is {_short(reward)}; a finite number is needed")
+    _check_number("the reward", reward)
     return _observation(observation), float(reward), bool(terminated), bool(truncated), _info(info)
 
 
@@ -310,13 +311,20 @@ def _info(given: Any) -> Mapping[str, Any]:
     raise BadAnswerError(f"info is {_short(given)}; a dict is needed")
 
 
+def _check_number(name: str, value: Any) -> None:
+    size: Any = abs(value) if isinstance(value, numbers.Real) else math.nan
+    if not size < math.inf:
+        raise BadAnswerError(f"{name} is {_short(value)}; a finite number is needed")
+    if size > LARGEST_REWARD:
+        raise BadAnswerError(f"{name} is {_short(value)}; a number of at most {LARGEST_REWARD:g} in size is needed")
+
+
 def _reward_parts(info: Mapping[str, Any]) -> dict[str, float]:
-    """Return ``info["reward/<part>"]``. Raises ``BadAnswerError`` for a part that is no finite number."""
+    """Return ``info["reward/<part>"]``. Raises ``BadAnswerError`` for a part that is no such number."""
     parts = {}
     for name, value in info.items():
         if name.startswith(_REWARD_PREFIX):
-            if not isinstance(value, numbers.Real) or not math.isfinite(value):
-                raise BadAnswerError(f"info[{name!r}] is {_short(value)}; a finite number is needed")
+            _check_number(f"info[{name!r}]", value)
             parts[name.removeprefix(_REWARD_PREFIX)] = float(value)
     return parts
 

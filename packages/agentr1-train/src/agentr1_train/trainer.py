@@ -16,14 +16,9 @@ from typing import Any
 import torch
 
 from agentr1_train import distributed
+from agentr1_train.batch import Row
 from agentr1_train.branching import BranchingEnvLoop
-from agentr1_train.checkpoint import (
-    export_policy,
-    latest,
-    load_checkpoint,
-    read_untrained,
-    save_checkpoint,
-)
+from agentr1_train.checkpoint import export_policy, latest, load_checkpoint, read_untrained, save_checkpoint
 from agentr1_train.collection import Collected, Collector, collect_update, dump_collected
 from agentr1_train.config import ModelConfig, Recipe
 from agentr1_train.critic import load_critic
@@ -50,6 +45,7 @@ from agentr1_train.supervised import train_supervised
 from agentr1_train.tracking import Mark, Tracker, rollout_path, write_rollouts
 from agentr1_train.update import update_models
 from agentr1_train.weight_sync import copy_weights, sync_weights
+from agentr1_train.weights_check import check_weights
 
 
 def train(recipe: Recipe, *, resume: bool = False) -> Path:
@@ -100,6 +96,8 @@ class Run:
     """Updates that the newest checkpoint holds; -1 before the first."""
     metrics: dict[str, float] | None = None
     """Of the update in progress."""
+    rows: tuple[Row, ...] = ()
+    """This rank's, of the update that was done last."""
 
     @property
     def version(self) -> int:
@@ -145,7 +143,7 @@ class Run:
             coef = adapt_kl_coef(self.settings.kl_coef, metrics["policy/kl_ref"], self.settings.kl_target)
             self.settings = replace(self.settings, kl_coef=coef)
         self._add(experience.metrics | metrics | {"policy/version": float(version)})
-        self.update = update + 1
+        self.update, self.rows = update + 1, experience.rows
 
     def write_down(self, collected: Collected, experience: Experience, update: int) -> None:
         """Write the update's metrics and, when it is their turn, its trajectories."""
@@ -185,10 +183,15 @@ class Run:
             self.tracker.log("evaluation", self.update, figures | {"time/evaluation": time.perf_counter() - started})
 
     def save(self) -> None:
-        """Write a checkpoint, and in it what was played ahead of its update."""
+        """Write a checkpoint, and in it what was played ahead of its update.
+
+        Raises:
+            NonFiniteLossError: nobody could resume from these weights.
+        """
         engines = {"policy": self.models.policy}
         if self.models.critic is not None:
             engines["critic"] = self.models.critic
+        check_weights(engines.values(), self.rows)
         mark = asdict(self.tracker.mark(self.update)) if self.tracker is not None else {}
         state = {"mark": mark, "kl_coef": self.settings.kl_coef, "version": self.version}
         untrained = dump_collected(self.ahead.settle()) if self.ahead is not None else ""

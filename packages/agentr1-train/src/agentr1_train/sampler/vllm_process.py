@@ -23,6 +23,8 @@ from agentr1_train.errors import ConfigError, RunFailedError
 
 START_S = 1800.0
 """Seconds a server may take to load its model."""
+_END_S = 5.0
+"""Seconds that a server which closed its connections has to end."""
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _LAUNCHER_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_SIZE", "LOCAL_WORLD_SIZE")
 
@@ -76,9 +78,13 @@ class ServerProcess:
             raise
 
     def check(self) -> None:
-        """Raise RunFailedError if the server has ended."""
-        if self._process.poll() is not None:
-            raise RunFailedError(f"vLLM's server ended with exit code {self._process.returncode}.\n{self.last_lines()}")
+        """Raise RunFailedError if the server has ended, or does at once: its connections close a little earlier."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(_END_S)
+            raise RunFailedError(
+                f"vLLM's server ended with exit code {code}; --resume starts another and continues from the last "
+                f"checkpoint.\n{self.last_lines()}"
+            )
 
     def close(self) -> None:
         """End the server, by force if it takes longer than a minute."""

@@ -5,6 +5,7 @@ server over NCCL where the ranks are on GPUs, and else through a folder that it 
 server must be in vLLM's development mode (``VLLM_SERVER_DEV_MODE=1``), which opens the calls for weights.
 """
 
+import http.client
 import json
 import tempfile
 import urllib.error
@@ -208,10 +209,12 @@ class VLLMServerSampler:
                     "VLLM_SERVER_DEV_MODE=1 in its environment."
                 ) from error
             raise RunFailedError(f"the vLLM server at {self._url}{path} answered {error.code}: {said}") from error
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:  # the latter: it ended in the middle of its answer
             if self._process is not None:
                 self._process.check()
-            raise RunFailedError(f"the vLLM server at {self._url} does not answer: {error}") from error
+            raise RunFailedError(
+                f"the vLLM server at {self._url} does not answer: {error}; --resume continues from the last checkpoint."
+            ) from error
         return json.loads(text) if text else None
 
     def _from_main(self, action: Callable[[], Any]) -> Any:
