@@ -26,6 +26,17 @@ def test_homes_have_as_many_pieces_of_a_kind_as_allowed() -> None:
         list(generate_games(3, 1, most=0))
 
 
+def test_homes_hold_only_the_kinds_of_things_that_were_named() -> None:
+    kind = re.compile(r"(\w+)_bar_\d+ - thing")
+    rows = list(generate_games(0, 20, things=("mug", "desklamp", "book")))
+    assert {name for row in rows for name in kind.findall(row["pddl_problem"])} == {"mug", "desklamp", "book"}
+    assert {"apple", "pillow"} < {name for row in generate_games(0, 20) for name in kind.findall(row["pddl_problem"])}
+    with pytest.raises(SettingError, match="'mgu'"):
+        list(generate_games(3, 1, things=("mgu",)))
+    with pytest.raises(SettingError, match="none that can be carried"):
+        list(generate_games(3, 1, things=("desklamp",)))
+
+
 def test_every_generated_game_is_won_by_its_plan(tmp_path: Path, make: Any, expert: Any) -> None:
     path, count = write_games(0, 40, "train", tmp_path)
     assert count == len(path.read_text().splitlines()) == 40

@@ -42,6 +42,20 @@ def test_the_tokenizer_writes_any_text_and_gives_every_digit_a_token() -> None:
         assert not any(c.isdigit() for c in piece) or len(piece) == 1
 
 
+def test_numbers_are_left_whole_where_they_are_names(tmp_path: Path) -> None:
+    texts = ["take mug 2 from desk 12"] * 50
+    init_model(texts, tmp_path / "model", ModelShape(hidden=32, layers=1, heads=2, vocabulary=320, digits=False))
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    ids = tokenizer.encode("take mug 2 from desk 12", add_special_tokens=False)
+    assert [tokenizer.decode(i) for i in ids] == ["take", " mug", " 2", " from", " desk", " 12"]
+
+
+def test_the_base_of_the_rotary_embedding_is_a_choice(tmp_path: Path) -> None:
+    init_model(TEXTS, tmp_path / "model", ModelShape(hidden=32, layers=1, heads=2, vocabulary=300, rope_theta=1e6))
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    assert model.config.rope_parameters["rope_theta"] == 1e6
+
+
 def test_equal_seeds_give_equal_weights(tmp_path: Path) -> None:
     state = torch.get_rng_state()
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):

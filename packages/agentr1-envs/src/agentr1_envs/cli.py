@@ -141,6 +141,7 @@ def generate(
     count: int = 100,
     split: str = "train",
     most: int = 3,
+    things: tuple[str, ...] = (),
     out: Path | None = None,
 ) -> None:
     """Make games from a seed, each proved solvable by playing its plan, and write them as packed files.
@@ -151,11 +152,12 @@ def generate(
         count: How many games.
         split: The split they are for.
         most: Most pieces of furniture of one kind in a home; fewer are fewer places to look.
+        things: Kinds of things in the homes, such as mug book desklamp; by default all 24.
         out: Folder to write to; by default the user's data folder, where the environments look.
     """
     require_choice("task", task, (GAMES,))
     require_choice("split", split, GAME_SPLITS)
-    path, written = write_games(seed, count, split, (out or user_folder() / GAMES).expanduser(), most)
+    path, written = write_games(seed, count, split, (out or user_folder() / GAMES).expanduser(), most, things)
     _OUT.print(f"{path}: {written} games", soft_wrap=True)
 
 

@@ -2,7 +2,7 @@
 
 For machines without a hub or a GPU: a model of one to ten million parameters that trains in seconds. It is an ordinary
 Hugging Face folder (Llama architecture, byte-level BPE, ChatML template), and everything else treats it as any other.
-Every digit is a token of its own, whatever stands beside it: so a small model learns early to copy numbers.
+By default every digit is a token of its own, whatever stands beside it: so a small model learns early to reckon.
 """
 
 import asyncio
@@ -24,9 +24,6 @@ from agentr1_train.rollout import group_seed
 
 TOKENIZER_STREAM = 3
 """Second entry of a seed's key: which tasks the tokenizer reads."""
-
-ROPE_THETA = 500.0
-"""Base of the rotary embedding. The usual 10,000 spends half of a narrow head on wavelengths beyond these contexts."""
 
 PAD, START, END = "<|pad|>", "<|im_start|>", "<|im_end|>"
 
@@ -50,12 +47,17 @@ class ModelShape:
     """Upper bound of the vocabulary; the texts may give fewer merges."""
     positions: int = 1024
     """Longest sequence."""
+    rope_theta: float = 500.0
+    """Base of the rotary embedding. The usual 10,000 spends half of a narrow head on wavelengths beyond short contexts;
+    what is to be compared with something a few hundred tokens back needs them."""
+    digits: bool = True
+    """Whether every digit is a token of its own. Where numbers are names, as in "mug 2", they are better left whole."""
     seed: int = 0
     """Of the initial weights, and of the tasks that the tokenizer reads."""
 
 
-def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizerFast:
-    """Train a byte-level BPE in which every digit is a token, with the ChatML tokens.
+def train_tokenizer(texts: Iterable[str], vocabulary: int, *, digits: bool = True) -> PreTrainedTokenizerFast:
+    """Train a byte-level BPE with the ChatML tokens; with ``digits`` every digit is a token of its own.
 
     Raises:
         ConfigError: ``vocabulary`` leaves no room for the 256 bytes and the special tokens.
@@ -63,9 +65,8 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenize
     if vocabulary < 260:
         raise ConfigError(f"vocabulary = {vocabulary}: at least 260 are needed (256 bytes and the special tokens).")
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
+    split = [pre_tokenizers.Digits(individual_digits=True)] if digits else []
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([*split, pre_tokenizers.ByteLevel(add_prefix_space=False)])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocabulary,
@@ -98,7 +99,7 @@ def init_model(texts: Iterable[str], out: Path, shape: ModelShape) -> int:
         raise ConfigError(f"hidden = {shape.hidden} is not a multiple of heads = {shape.heads}.")
     if out.exists() and any(out.iterdir()):
         raise ConfigError(f"{out} is not empty. Remove it, or name another folder.")
-    tokenizer = train_tokenizer(texts, shape.vocabulary)
+    tokenizer = train_tokenizer(texts, shape.vocabulary, digits=shape.digits)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=shape.hidden,
@@ -108,7 +109,7 @@ def init_model(texts: Iterable[str], out: Path, shape: ModelShape) -> int:
         num_key_value_heads=shape.heads,
         max_position_embeddings=shape.positions,
         tie_word_embeddings=True,
-        rope_parameters={"rope_type": "default", "rope_theta": ROPE_THETA},
+        rope_parameters={"rope_type": "default", "rope_theta": shape.rope_theta},
         initializer_range=shape.hidden
         ** -0.5,  # transformers' 0.02 suits wide models; narrow ones learn to copy late with it
         bos_token_id=None,

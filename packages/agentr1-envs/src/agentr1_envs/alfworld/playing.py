@@ -45,6 +45,8 @@ class GameSettings:
     further look at a place. 0 goes straight to everything, 1 looks until it finds."""
     slips: float = 0.0
     """Probability that the demonstration says something impossible before a command, and once more after that."""
+    idles: float = 0.0
+    """Probability that the demonstration wastes a step on `inventory` before a command, and once more after that."""
 
     def __post_init__(self) -> None:
         """Raises SettingError for a value out of range."""
@@ -57,15 +59,16 @@ class GameSettings:
             raise SettingError("expert_seconds= plans in the native engine; it needs engine='native'.")
         if not 0.0 <= self.searching <= 1.0:
             raise SettingError(f"searching={self.searching!r} must be a probability, 0 to 1.")
-        if not 0.0 <= self.slips <= 0.9:
-            raise SettingError(f"slips={self.slips!r} must be a probability, 0 to 0.9.")
+        for name, value in (("slips", self.slips), ("idles", self.idles)):
+            if not 0.0 <= value <= 0.9:
+                raise SettingError(f"{name}={value!r} must be a probability, 0 to 0.9.")
         if self.errs and self.engine != "native":
-            raise SettingError("searching= and slips= look ahead in the native engine; they need engine='native'.")
+            raise SettingError("searching=, slips= and idles= play in the native engine; they need engine='native'.")
 
     @property
     def errs(self) -> bool:
         """Whether the demonstration is more than the walkthrough."""
-        return bool(self.searching or self.slips)
+        return bool(self.searching or self.slips or self.idles)
 
 
 SETTING_NAMES = tuple(item.name for item in fields(GameSettings))
@@ -82,7 +85,7 @@ class Playing:
     followed: int = 0
     """How many commands of the walkthrough have been played, in order."""
     luck: int = 0
-    """Seed of this episode's looks and slips."""
+    """Seed of this episode's looks, slips and idle steps."""
     engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:
@@ -134,12 +137,12 @@ class Playing:
         return find_plan(engine.session, self.settings.expert_seconds) or []
 
     def solution(self) -> list[str]:
-        """Commands that win from here: the rest of the walkthrough, or a plan; with looks and slips, if asked for."""
+        """Commands that win from here: the rest of the walkthrough, or a plan, played as the settings ask."""
         rest = list(self.walkthrough[self.followed :])
         way = rest if rest and rest[0] in self.engine.admissible else self.plan()
         if not self.settings.errs:
             return way
-        manner = Manner(self.settings.searching, self.settings.slips)
+        manner = Manner(self.settings.searching, self.settings.slips, self.settings.idles)
         return played(cast("NativeEngine", self.engine).session, way, manner, Random(self.luck))
 
     def info(self, task: Task, valid: bool) -> dict[str, InfoValue]:

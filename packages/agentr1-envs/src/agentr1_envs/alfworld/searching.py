@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agentr1_envs.alfworld.session import Session
 
-_GO, _OPEN = "go to ", "open "
+_GO, _OPEN, _IDLE = "go to ", "open ", "inventory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,8 @@ class Manner:
     """Probability that it looks somewhere at random before a thing that it takes or uses, and after each look again."""
     slips: float = 0.0
     """Probability of a command that is not possible, before each command and after each slip again."""
+    idles: float = 0.0
+    """Probability of a look at what it holds, which helps nothing, before each command and after each such look."""
 
 
 def played(session: Session, walkthrough: Sequence[str], manner: Manner, chance: random.Random) -> list[str]:
@@ -35,6 +37,8 @@ def played(session: Session, walkthrough: Sequence[str], manner: Manner, chance:
     game, commands = session.copy(), list[str]()
 
     def say(command: str) -> None:
+        while manner.idles and chance.random() < manner.idles:
+            commands.append(_IDLE)
         while chance.random() < manner.slips:
             commands.append(_slip(game, walkthrough, chance))
         game.step(command)

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from agentr1_envs.alfworld.sample.home import (
     problem_text,
 )
 from agentr1_envs.alfworld.session import Session
-from agentr1_envs.errors import SettingError
+from agentr1_envs.errors import SettingError, require_choice
 
 _ROOMS: dict[str, tuple[str, ...]] = {
     "kitchen": ("cabinet", "countertop", "diningtable", "drawer", "fridge", "garbagecan", "microwave", "sink"),
@@ -33,14 +33,27 @@ _SINGLE = frozenset({*STATIONS, "toilet", "bed", "garbagecan"})
 _PLAN_SECONDS = 60.0
 
 
-def generate_games(seed: int, count: int, split: str = "train", most: int = 3) -> Iterator[dict[str, Any]]:
-    """`count` games as rows of a packed file, with `most` pieces of furniture of one kind at most.
+def generate_games(
+    seed: int, count: int, split: str = "train", most: int = 3, things: Collection[str] = ()
+) -> Iterator[dict[str, Any]]:
+    """`count` games as rows of a packed file.
 
     The same seed gives the same games.
 
+    Args:
+        seed: of every draw.
+        count: how many.
+        split: first part of the games' ids.
+        most: pieces of furniture of one kind in a home, at most.
+        things: kinds of things there are in the homes; empty for all in `THINGS`.
+
     Raises:
-        SettingError: `count` or `most` is below 1.
+        SettingError: `count` or `most` is below 1; `things` has an unknown kind, or none that can be carried.
     """
+    for kind in things:
+        require_choice("things", kind, tuple(THINGS))
+    if things and not any("portable" in THINGS[kind][0] for kind in things):
+        raise SettingError(f"things={tuple(things)} has none that can be carried, so there is no goal.")
     for name, value in (("count", count), ("most", most)):
         if value < 1:
             raise SettingError(f"{name}={value} must be at least 1.")
@@ -48,11 +61,13 @@ def generate_games(seed: int, count: int, split: str = "train", most: int = 3) -
         chance = random.Random(f"{seed}/{number}")
         row = None
         while row is None:
-            row = _game(f"{split}/generated-{seed}-{number:05d}", chance, most)
+            row = _game(f"{split}/generated-{seed}-{number:05d}", chance, most, things or THINGS)
         yield row
 
 
-def write_games(seed: int, count: int, split: str, folder: Path, most: int = 3) -> tuple[Path, int]:
+def write_games(
+    seed: int, count: int, split: str, folder: Path, most: int = 3, things: Collection[str] = ()
+) -> tuple[Path, int]:
     """Write generated games as a packed file with its ``logic.json``; nothing is written unless all were made.
 
     Returns:
@@ -66,7 +81,7 @@ def write_games(seed: int, count: int, split: str, folder: Path, most: int = 3) 
     beside = folder / "logic.json"
     if beside.exists() and beside.read_text() != logic:
         raise SettingError(f"{beside} holds the rules of other games; choose another folder with --out.")
-    lines = [json.dumps(row) + "\n" for row in generate_games(seed, count, split, most)]
+    lines = [json.dumps(row) + "\n" for row in generate_games(seed, count, split, most, things)]
     folder.mkdir(parents=True, exist_ok=True)
     beside.write_text(logic)
     path = folder / f"{split}.jsonl"
@@ -74,10 +89,10 @@ def write_games(seed: int, count: int, split: str, folder: Path, most: int = 3) 
     return path, len(lines)
 
 
-def _game(task_id: str, chance: random.Random, most: int) -> dict[str, Any] | None:
+def _game(task_id: str, chance: random.Random, most: int, kinds: Collection[str]) -> dict[str, Any] | None:
     """A game, or None when this draw has no goal or no plan."""
     scene = chance.choice(sorted(_ROOMS))
-    home = _home(scene, chance, most)
+    home = _home(scene, chance, most, kinds)
     goals = _goals(home)
     if not goals:
         return None
@@ -94,13 +109,13 @@ def _game(task_id: str, chance: random.Random, most: int) -> dict[str, Any] | No
     return game_row(task_id, scene, home, goal, plan) if session.won else None
 
 
-def _home(scene: str, chance: random.Random, most: int) -> Home:
+def _home(scene: str, chance: random.Random, most: int, kinds: Collection[str]) -> Home:
     furniture: list[str] = []
     for kind in _ROOMS[scene]:
         pieces = chance.randint(1, 1 if kind in _SINGLE else most)
         furniture += [piece_id(kind, n) for n in range(1, pieces + 1)]
     things: list[tuple[str, str]] = []
-    for kind in sorted(THINGS):
+    for kind in sorted(kinds):
         homes = [piece for piece in furniture if kind_of(piece) in THINGS[kind][1]]
         if homes and chance.random() < 0.6:
             alike = chance.randint(1, 1 if kind == "desklamp" else 2)
