@@ -1,5 +1,6 @@
 """Demonstrations that look for things and slip: they win, pass nothing they seek, and differ by the seed."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -90,6 +91,29 @@ def test_detours_pass_nothing_that_is_sought(make: Make) -> None:
     assert detours > len(SEEDS)
 
 
+@pytest.mark.parametrize(
+    "task_type", ["pick_and_place_simple", "pick_clean_then_place_in_recep", "pick_two_obj_and_place"]
+)
+def test_a_search_as_listed_goes_through_the_furniture_and_takes_the_first_such_thing(
+    make: Make, task_type: str
+) -> None:
+    env = make(ID, searching=1.0, search_order="listed", max_steps=400, task_types=task_type)
+    for seed in SEEDS:
+        opening, _ = env.reset(seed=seed)
+        listed = re.findall(r"an? (\w+ \d+)", opening.partition("Your task")[0])
+        commands = env.demonstration()
+        texts = [opening]
+        for command in commands:
+            text, *_, info = env.step(command)
+            texts.append(text)
+        assert info["success"]
+        taken = next(index for index, command in enumerate(commands) if command.startswith("take "))
+        visited = [command.removeprefix("go to ") for command in commands[:taken] if command.startswith("go to ")]
+        assert visited == listed[: len(visited)]
+        kind = commands[taken].split()[1]
+        assert not any(f"a {kind} " in text for text in texts[1:taken]), commands
+
+
 def test_the_search_follows_the_seed_and_is_the_same_when_asked_again(make: Make) -> None:
     env = make(ID, searching=1.0, slips=0.2)
     games = {}
@@ -115,6 +139,7 @@ def test_a_search_goes_on_from_a_state(make: Make) -> None:
     ("settings", "message"),
     [
         ({"searching": 1.5}, "a probability"),
+        ({"search_order": "alphabetical"}, "listed"),
         ({"slips": 1.0}, "a probability"),
         ({"idles": 1.0}, "a probability"),
         ({"slips": 0.1, "engine": "textworld"}, "need engine='native'"),

@@ -85,6 +85,7 @@ def alfworld(
     * `engine`, `dialect`, `goals`, `expert_seconds`: how games are played; fields of `GameSettings`.
     * `searching`, `slips`, `idles`: probabilities that make the demonstration that of a player who looks for things at
       random, errs and dawdles: 0 to 1, and 0 to 0.9.
+    * `search_order`: "random", or "listed": it looks at the furniture in the order in which the game names it.
     * `invalid_penalty`: what a command costs that is not possible, 0 or more.
     * `max_steps`: responses after which an unfinished episode is truncated.
     * `system`: the system text: "full", "short", "none", or a text of your own.

@@ -11,7 +11,7 @@ from agentr1_envs.alfworld.dialects import DIALECTS, OWN, dialect_of, translated
 from agentr1_envs.alfworld.engines import ENGINES, Engine, NativeEngine, make_engine
 from agentr1_envs.alfworld.games import GameTask, find_games, load_games
 from agentr1_envs.alfworld.planner import find_plan
-from agentr1_envs.alfworld.searching import Manner, played
+from agentr1_envs.alfworld.searching import ORDERS, Manner, played
 from agentr1_envs.alfworld.session import NOTHING
 from agentr1_envs.errors import SettingError, require_choice
 from agentr1_envs.loader import OnBadRow
@@ -43,6 +43,8 @@ class GameSettings:
     searching: float = 0.0
     """How patiently the demonstration looks for things, as one who is not told where they lie: the probability of each
     further look at a place. 0 goes straight to everything, 1 looks until it finds."""
+    search_order: str = "random"
+    """"random", or "listed": the demonstration goes through the furniture in the order in which the game names it."""
     slips: float = 0.0
     """Probability that the demonstration says something impossible before a command, and once more after that."""
     idles: float = 0.0
@@ -57,6 +59,7 @@ class GameSettings:
             raise SettingError(f"expert_seconds={self.expert_seconds!r} must be 0 or more.")
         if self.expert_seconds and self.engine != "native":
             raise SettingError("expert_seconds= plans in the native engine; it needs engine='native'.")
+        require_choice("search_order", self.search_order, ORDERS)
         if not 0.0 <= self.searching <= 1.0:
             raise SettingError(f"searching={self.searching!r} must be a probability, 0 to 1.")
         for name, value in (("slips", self.slips), ("idles", self.idles)):
@@ -69,6 +72,11 @@ class GameSettings:
     def errs(self) -> bool:
         """Whether the demonstration is more than the walkthrough."""
         return bool(self.searching or self.slips or self.idles)
+
+    @property
+    def manner(self) -> Manner:
+        """How the demonstration plays."""
+        return Manner(self.searching, self.slips, self.search_order, self.idles)
 
 
 SETTING_NAMES = tuple(item.name for item in fields(GameSettings))
@@ -142,8 +150,7 @@ class Playing:
         way = rest if rest and rest[0] in self.engine.admissible else self.plan()
         if not self.settings.errs:
             return way
-        manner = Manner(self.settings.searching, self.settings.slips, self.settings.idles)
-        return played(cast("NativeEngine", self.engine).session, way, manner, Random(self.luck))
+        return played(cast("NativeEngine", self.engine).session, way, self.settings.manner, Random(self.luck))
 
     def info(self, task: Task, valid: bool) -> dict[str, InfoValue]:
         """The entries of `GAME_INFO`."""

@@ -5,9 +5,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from agentr1_envs.alfworld.planner import find_plan
 from agentr1_envs.alfworld.session import Session
 
 _GO, _OPEN, _IDLE = "go to ", "open ", "inventory"
+
+ORDERS = ("random", "listed")
+
+_PLAN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +23,8 @@ class Manner:
     """Probability that it looks somewhere at random before a thing that it takes or uses, and after each look again."""
     slips: float = 0.0
     """Probability of a command that is not possible, before each command and after each slip again."""
+    order: str = "random"
+    """Where it looks next: "random", or "listed", in the order in which a game begins by naming its furniture."""
     idles: float = 0.0
     """Probability of a look at what it holds, which helps nothing, before each command and after each such look."""
 
@@ -25,8 +32,10 @@ class Manner:
 def played(session: Session, walkthrough: Sequence[str], manner: Manner, chance: random.Random) -> list[str]:
     """The walkthrough as such a player plays it.
 
-    It looks at places drawn at random, and opens what is closed, until the draw hits a place with such a thing, or its
-    patience ends; then it goes where the walkthrough goes. It does not remember where it has been.
+    At random, it looks at places, and opens what is closed, until the draw hits a place with such a thing, or its
+    patience ends; then it goes where the walkthrough goes. It does not remember where it has been. As listed, it goes
+    on through the furniture from where it stands, in the order in which a game begins by naming it, and takes the first
+    such thing that it sees.
 
     Args:
         session: the game as it stands; it is left as it is.
@@ -34,7 +43,7 @@ def played(session: Session, walkthrough: Sequence[str], manner: Manner, chance:
         manner: how the player plays.
         chance: draws places and slips.
     """
-    game, commands = session.copy(), list[str]()
+    game, commands, rest = session.copy(), list[str](), list(walkthrough)
 
     def say(command: str) -> None:
         while manner.idles and chance.random() < manner.idles:
@@ -44,13 +53,23 @@ def played(session: Session, walkthrough: Sequence[str], manner: Manner, chance:
         game.step(command)
         commands.append(command)
 
-    for number, command in enumerate(walkthrough):
-        wanted = _wanted(walkthrough[number:])
-        if wanted:
-            for place in _detours(game, command, wanted, manner.searching, chance):
-                for detour in (_GO + place, _OPEN + place):
-                    if detour in game.admissible:
-                        say(detour)
+    def look(place: str) -> None:
+        for detour in (_GO + place, _OPEN + place):
+            if detour in game.admissible:
+                say(detour)
+
+    while rest:
+        wanted = _wanted(rest)
+        if wanted and manner.order == "listed":
+            for place in _round(game, commands, manner.searching, chance):
+                look(place)
+                if any(command.startswith(wanted) for command in game.admissible):
+                    rest = _taking(game, rest, wanted)
+                    break
+        elif wanted:
+            for place in _detours(game, rest[0], wanted, manner.searching, chance):
+                look(place)
+        command = rest.pop(0)
         if command in game.admissible:  # it has been opened on a detour, or it is where the player stands
             say(command)
     return commands
@@ -82,6 +101,36 @@ def _detours(session: Session, command: str, wanted: str, patience: float, chanc
         if _GO + place == command or _shows(session, place, wanted):
             return
         yield place
+
+
+def _round(session: Session, commands: Sequence[str], patience: float, chance: random.Random) -> Iterator[str]:
+    """Yield every place once, on from the last one gone to, until patience ends."""
+    names = {said.removeprefix(_GO) for said in session.admissible if said.startswith(_GO)}
+    here = next((said.removeprefix(_GO) for said in reversed(commands) if said.startswith(_GO)), "")
+    places = sorted({*names, here} - {""}, key=_listed)
+    begin = places.index(here) + 1 if here else 0
+    for place in places[begin:] + places[: max(begin - 1, 0)]:
+        if chance.random() >= patience:
+            return
+        yield place
+
+
+def _listed(place: str) -> tuple[str, int]:
+    """Sorts furniture as games name it: "desk 2" after "bed 1" and before "desk 1"."""
+    kind, _, number = place.rpartition(" ")
+    return kind, -int(number)
+
+
+def _taking(session: Session, rest: list[str], wanted: str) -> list[str]:
+    """What is left to do once such a thing is seen here: as the walkthrough has it, or planned anew with this one."""
+    index = next(index for index, command in enumerate(rest) if command.startswith(wanted))
+    if rest[index] in session.admissible:
+        return rest[index:]
+    found = next(command for command in session.admissible if command.startswith(wanted))
+    after = session.copy()
+    after.step(found)
+    plan = find_plan(after, _PLAN_SECONDS)
+    return rest if plan is None else [found, *plan]
 
 
 def _shows(session: Session, place: str, wanted: str) -> bool:

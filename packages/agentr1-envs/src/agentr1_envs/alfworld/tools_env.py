@@ -80,6 +80,7 @@ def alfworld_tools(
     * `engine`, `dialect`, `goals`, `expert_seconds`: how games are played; fields of `GameSettings`.
     * `searching`, `slips`, `idles`: probabilities that make the demonstration that of a player who looks for things at
       random, errs and dawdles: 0 to 1, and 0 to 0.9.
+    * `search_order`: "random", or "listed": it looks at the furniture in the order in which the game names it.
     * `render_mode`: None, or "ansi": `render` returns the transcript.
     * `format`, `system`, `tools_in_template`, `max_steps`, `tool_timeout`, `tool_seconds_per_episode`, `max_invalid`,
       `max_result_chars`, `process_reward`, `process_reward_range`, `progressive`, `per_hop`, `format_reward`,
