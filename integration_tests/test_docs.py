@@ -44,11 +44,10 @@ def pages_with(language: str) -> list[Path]:
 
 def commands() -> list[tuple[str, str]]:
     return [
-        (f"{name(page)}:{line + 1 + offset}", text[2:])
+        (f"{name(page)}:{line + 1 + body.count(chr(10), 0, found.start())}", found[1].replace("\\\n", ""))
         for page in PAGES
         for line, _, body in blocks(page, "console")
-        for offset, text in enumerate(body.splitlines())
-        if text.startswith("$ ")
+        for found in re.finditer(r"^\$ ((?:.|(?<=\\)\n)*)", body, re.MULTILINE)
     ]
 
 
