@@ -47,7 +47,7 @@ def commands() -> list[tuple[str, str]]:
         (f"{name(page)}:{line + 1 + body.count(chr(10), 0, found.start())}", found[1].replace("\\\n", ""))
         for page in PAGES
         for line, _, body in blocks(page, "console")
-        for found in re.finditer(r"^\$ ((?:.|(?<=\\)\n)*)", body, re.MULTILINE)
+        for found in re.finditer(r"^\$ (.*(?:(?<=\\)\n.*)*)", body, re.MULTILINE)
     ]
 
 

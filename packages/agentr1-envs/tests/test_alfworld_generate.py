@@ -31,6 +31,7 @@ def test_homes_hold_only_the_kinds_of_things_that_were_named() -> None:
     rows = list(generate_games(0, 20, things=("mug", "desklamp", "book")))
     assert {name for row in rows for name in kind.findall(row["pddl_problem"])} == {"mug", "desklamp", "book"}
     assert {"apple", "pillow"} < {name for row in generate_games(0, 20) for name in kind.findall(row["pddl_problem"])}
+    assert rows == list(generate_games(0, 20, things=("mug", "mug", "book", "desklamp")))
     with pytest.raises(SettingError, match="'mgu'"):
         list(generate_games(3, 1, things=("mgu",)))
     with pytest.raises(SettingError, match="none that can be carried"):

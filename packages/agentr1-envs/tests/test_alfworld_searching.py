@@ -43,22 +43,6 @@ def test_slips_change_nothing_and_cost_a_step(make: Make) -> None:
     assert slipped > len(SEEDS)
 
 
-def test_idle_steps_are_possible_and_change_nothing(make: Make) -> None:
-    busy, idle = make(ID, max_steps=400), make(ID, idles=0.4, max_steps=400)
-    wasted = 0
-    for seed in SEEDS:
-        busy.reset(seed=seed)
-        straight = busy.demonstration()
-        idle.reset(options={"task_id": busy.task.task_id}, seed=seed)
-        commands = idle.demonstration()
-        answers = [idle.step(command) for command in commands]
-        assert [command for command in commands if command != "inventory"] == straight
-        assert all(answer[-1]["valid_action"] for answer in answers)
-        assert answers[-1][-1]["success"]
-        wasted += len(commands) - len(straight)
-    assert wasted > len(SEEDS)
-
-
 @pytest.mark.parametrize("env_id", [ID, TOOLS])
 def test_a_search_wins_with_possible_commands_only(make: Make, env_id: str) -> None:
     env = make(env_id, searching=1.0, max_steps=400)
@@ -141,7 +125,6 @@ def test_a_search_goes_on_from_a_state(make: Make) -> None:
         ({"searching": 1.5}, "a probability"),
         ({"search_order": "alphabetical"}, "listed"),
         ({"slips": 1.0}, "a probability"),
-        ({"idles": 1.0}, "a probability"),
         ({"slips": 0.1, "engine": "textworld"}, "need engine='native'"),
     ],
 )

@@ -83,9 +83,9 @@ def alfworld(
       "pick_two_obj_and_place". Empty for all.
     * `on_bad_row`: "refuse" or "skip" games that are broken or marked as unsolvable.
     * `engine`, `dialect`, `goals`, `expert_seconds`: how games are played; fields of `GameSettings`.
-    * `searching`, `slips`, `idles`: probabilities that make the demonstration that of a player who looks for things at
-      random, errs and dawdles: 0 to 1, and 0 to 0.9.
-    * `search_order`: "random", or "listed": it looks at the furniture in the order in which the game names it.
+    * `searching`, `slips`: probabilities that make the demonstration that of a player who looks for things and errs, 0
+      to 1 and 0 to 0.9.
+    * `search_order`: where it looks: "random", or "listed", in the order in which the game names its furniture.
     * `invalid_penalty`: what a command costs that is not possible, 0 or more.
     * `max_steps`: responses after which an unfinished episode is truncated.
     * `system`: the system text: "full", "short", "none", or a text of your own.

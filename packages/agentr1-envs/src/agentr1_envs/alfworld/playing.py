@@ -44,11 +44,10 @@ class GameSettings:
     """How patiently the demonstration looks for things, as one who is not told where they lie: the probability of each
     further look at a place. 0 goes straight to everything, 1 looks until it finds."""
     search_order: str = "random"
-    """"random", or "listed": the demonstration goes through the furniture in the order in which the game names it."""
+    """"random", or "listed": the demonstration goes through the furniture in the order in which the game names it, and
+    plans anew, whatever `expert_seconds` says, where it comes upon another such thing than the walkthrough's."""
     slips: float = 0.0
     """Probability that the demonstration says something impossible before a command, and once more after that."""
-    idles: float = 0.0
-    """Probability that the demonstration wastes a step on `inventory` before a command, and once more after that."""
 
     def __post_init__(self) -> None:
         """Raises SettingError for a value out of range."""
@@ -62,21 +61,20 @@ class GameSettings:
         require_choice("search_order", self.search_order, ORDERS)
         if not 0.0 <= self.searching <= 1.0:
             raise SettingError(f"searching={self.searching!r} must be a probability, 0 to 1.")
-        for name, value in (("slips", self.slips), ("idles", self.idles)):
-            if not 0.0 <= value <= 0.9:
-                raise SettingError(f"{name}={value!r} must be a probability, 0 to 0.9.")
+        if not 0.0 <= self.slips <= 0.9:
+            raise SettingError(f"slips={self.slips!r} must be a probability, 0 to 0.9.")
         if self.errs and self.engine != "native":
-            raise SettingError("searching=, slips= and idles= play in the native engine; they need engine='native'.")
+            raise SettingError("searching= and slips= look ahead in the native engine; they need engine='native'.")
 
     @property
     def errs(self) -> bool:
         """Whether the demonstration is more than the walkthrough."""
-        return bool(self.searching or self.slips or self.idles)
+        return bool(self.searching or self.slips)
 
     @property
     def manner(self) -> Manner:
         """How the demonstration plays."""
-        return Manner(self.searching, self.slips, self.search_order, self.idles)
+        return Manner(self.searching, self.slips, self.search_order)
 
 
 SETTING_NAMES = tuple(item.name for item in fields(GameSettings))
@@ -93,7 +91,7 @@ class Playing:
     followed: int = 0
     """How many commands of the walkthrough have been played, in order."""
     luck: int = 0
-    """Seed of this episode's looks, slips and idle steps."""
+    """Seed of this episode's looks and slips."""
     engine: Engine = field(init=False)
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agentr1_envs.alfworld.planner import find_plan
 from agentr1_envs.alfworld.session import Session
 
-_GO, _OPEN, _IDLE = "go to ", "open ", "inventory"
+_GO, _OPEN = "go to ", "open "
 
 ORDERS = ("random", "listed")
 
@@ -20,13 +20,11 @@ class Manner:
     """How a player plays who is not told everything, and errs."""
 
     searching: float = 0.0
-    """Probability that it looks somewhere at random before a thing that it takes or uses, and after each look again."""
+    """Probability that it looks somewhere before a thing that it takes or uses, and after each look again."""
     slips: float = 0.0
     """Probability of a command that is not possible, before each command and after each slip again."""
     order: str = "random"
     """Where it looks next: "random", or "listed", in the order in which a game begins by naming its furniture."""
-    idles: float = 0.0
-    """Probability of a look at what it holds, which helps nothing, before each command and after each such look."""
 
 
 def played(session: Session, walkthrough: Sequence[str], manner: Manner, chance: random.Random) -> list[str]:
@@ -46,8 +44,6 @@ def played(session: Session, walkthrough: Sequence[str], manner: Manner, chance:
     game, commands, rest = session.copy(), list[str](), list(walkthrough)
 
     def say(command: str) -> None:
-        while manner.idles and chance.random() < manner.idles:
-            commands.append(_IDLE)
         while chance.random() < manner.slips:
             commands.append(_slip(game, walkthrough, chance))
         game.step(command)

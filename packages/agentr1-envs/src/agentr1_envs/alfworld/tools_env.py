@@ -78,9 +78,9 @@ def alfworld_tools(
     * `split`, `data`, `task_types`, `on_bad_row`: which games, as for `agentr1/ALFWorld-v0`.
     * `last_actions`: how many past actions the state shows.
     * `engine`, `dialect`, `goals`, `expert_seconds`: how games are played; fields of `GameSettings`.
-    * `searching`, `slips`, `idles`: probabilities that make the demonstration that of a player who looks for things at
-      random, errs and dawdles: 0 to 1, and 0 to 0.9.
-    * `search_order`: "random", or "listed": it looks at the furniture in the order in which the game names it.
+    * `searching`, `slips`: probabilities that make the demonstration that of a player who looks for things and errs, 0
+      to 1 and 0 to 0.9.
+    * `search_order`: where it looks: "random", or "listed", in the order in which the game names its furniture.
     * `render_mode`: None, or "ansi": `render` returns the transcript.
     * `format`, `system`, `tools_in_template`, `max_steps`, `tool_timeout`, `tool_seconds_per_episode`, `max_invalid`,
       `max_result_chars`, `process_reward`, `process_reward_range`, `progressive`, `per_hop`, `format_reward`,

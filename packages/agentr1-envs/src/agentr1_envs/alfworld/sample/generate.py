@@ -115,7 +115,7 @@ def _home(scene: str, chance: random.Random, most: int, kinds: Collection[str]) 
         pieces = chance.randint(1, 1 if kind in _SINGLE else most)
         furniture += [piece_id(kind, n) for n in range(1, pieces + 1)]
     things: list[tuple[str, str]] = []
-    for kind in sorted(kinds):
+    for kind in sorted(set(kinds)):
         homes = [piece for piece in furniture if kind_of(piece) in THINGS[kind][1]]
         if homes and chance.random() < 0.6:
             alike = chance.randint(1, 1 if kind == "desklamp" else 2)
