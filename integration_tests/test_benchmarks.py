@@ -9,10 +9,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def output_of(benchmark: str, *arguments: str) -> str:
-    """What a benchmark prints; it must end well."""
+def output_of(benchmark: str, *arguments: str, folder: Path | None = None) -> str:
+    """What a benchmark prints, run in a folder; it must end well."""
     command = [sys.executable, ROOT / "benchmarks" / benchmark, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -86,3 +86,15 @@ def test_the_benchmark_of_joining_runs() -> None:
     output = output_of("bench_joining.py", "--quick", "--latencies", "0", "--patience", "30")
     passes = {cells[3]: int(cells[4]) for line in output.splitlines() if len(cells := line.split("│")) > 8}
     assert passes[" joining "] < 0.8 * passes[" whole   "]
+
+
+@pytest.mark.slow
+def test_the_study_of_presets_makes_a_table_and_goes_on_after_a_stop(tmp_path: Path) -> None:
+    small = "--updates 1 --supervised.batches 2 --evaluation.episodes 4 --rollout.groups 2 --rollout.group-size 2"
+    study = ("learn_presets.py", "quickstart", "--presets", "grpo", "--seeds", "0", "--further", small)
+    first = output_of(*study, folder=tmp_path)
+    *_, row = first.splitlines()
+    assert row.startswith("| `grpo` | 0 | ")
+    second = output_of(*study, folder=tmp_path)
+    assert "$" not in second  # nothing is run again
+    assert second.splitlines()[-1] == row
