@@ -55,7 +55,7 @@ STUDIES = {
         presets=("gigpo", "grpo", "ppo", "steppo"),
         seeds=(1, 2, 3),
         games=(("train", 11, 6000), ("valid_unseen", 2, 1200)),
-        settings=dict.fromkeys(("ppo", "steppo"), CRITIC),
+        settings=dict.fromkeys(("ppo", "steppo"), CRITIC) | {"grpo": ("--updates", "50")},
     ),
     "quickstart": Study(
         RECIPES / "gsm8k_grpo_quickstart.toml",
@@ -71,7 +71,7 @@ def main() -> int:
     """Make what is missing, then show what was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("study", choices=STUDIES)
-    parser.add_argument("--presets", nargs="+", metavar="PRESET", help="by default those of the study")
+    parser.add_argument("--presets", nargs="+", choices=PRESETS, metavar="PRESET", help="by default those of the study")
     parser.add_argument("--seeds", nargs="+", type=int, help="by default those of the study")
     parser.add_argument("--out", type=Path, default=Path("runs/learn"), help="folder of the runs")
     parser.add_argument("--port", type=int, default=29531, help="where the ranks meet")
@@ -102,7 +102,8 @@ def make_start(study: Study, out: Path, port: int, further: Sequence[str]) -> No
             command = ["agentr1-envs", "generate", "alfworld", "--most", "1", "--things", *THINGS]
             run([*command, "--seed", str(seed), "--count", str(count), "--split", split, "--out", str(made)])
     if not Path(recipe.model.path).exists():
-        print(f"{init_model_for(recipe, study.shape, episodes=TOKENIZER_EPISODES):,} parameters in {recipe.model.path}", flush=True)
+        parameters = init_model_for(recipe, study.shape, episodes=TOKENIZER_EPISODES)
+        print(f"{parameters:,} parameters in {recipe.model.path}", flush=True)
     launch(study, out / "start", port, further, command=("supervised",))
 
 
@@ -111,16 +112,9 @@ def launch(study: Study, folder: Path, port: int, overrides: Sequence[str], comm
     if (folder / FINISHED).exists():
         return
     shutil.rmtree(folder, ignore_errors=True)
-    launcher = [
-        sys.executable,
-        "-m",
-        "deepspeed.launcher.runner",
-        "--num_accelerators",
-        "2",
-        "--master_port",
-        str(port),
-    ]
-    run([*launcher, "--module", "agentr1_train", *command, str(study.recipe), "--run-dir", str(folder), *overrides])
+    launcher = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", "2"]
+    launcher += ["--master_port", str(port), "--module", "agentr1_train"]
+    run([*launcher, *command, str(study.recipe), "--run-dir", str(folder), *overrides])
     (folder / FINISHED).touch()
 
 
@@ -150,4 +144,9 @@ def success(event: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except subprocess.CalledProcessError as failed:
+        sys.exit(f"learn_presets: the command above ended with exit code {failed.returncode}.")
+    except KeyboardInterrupt:
+        sys.exit(130)
