@@ -302,7 +302,8 @@ def main() -> None:
         return
     chosen = cells or (QUICK if arguments.quick else GRID)
     report(SMALL, chosen, ways, rounds)
-    building([cell for cell in chosen if cell[2] > 1])
+    if grown := [cell for cell in chosen if cell[2] > 1]:
+        building(grown)
     if not arguments.quick and not cells:
         report(SMOLLM2, [(256, 4, 4)], ways, rounds)
 

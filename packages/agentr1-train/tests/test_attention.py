@@ -187,6 +187,11 @@ def test_groups_of_one_and_eight_and_steps_of_one_token(group_size: int, one: bo
     compare(MODELS["llama"], play(append, group_size, answers="begun", one=one))
 
 
+def test_one_trajectory_that_only_grows_is_a_plain_sequence() -> None:
+    (batch,) = compare(MODELS["llama"], [row for row in play(append, 1) if row.trajectory == (0, 0)])
+    assert batch.segments is None
+
+
 @pytest.mark.parametrize("budget", [1, 30, 80])
 def test_trees_within_a_budget(budget: int) -> None:
     rows = play(append)

@@ -285,13 +285,16 @@ def _in_lines(rows: Sequence[Row], lines: Sequence[Sequence[int]], pad_id: int) 
 
 
 def _in_tree(tree: PrefixTree) -> _Layout:
-    """Lay a tree into one line, its positions in depth-first order and its depths as position ids."""
+    """Lay a tree into one line, its positions in depth-first order and its depths as position ids.
+
+    A tree without a branch is a plain sequence, and the model attends over it as over any other.
+    """
     return _Layout(
         rows=tree.sequences,
         paths=tree.paths,
         input_ids=torch.from_numpy(tree.token_ids).unsqueeze(0),
         position_ids=torch.from_numpy(tree.depths).unsqueeze(0),
-        segments=tree.segments,
+        segments=tree.segments if len(tree.segments) > 1 else None,
     )
 
 

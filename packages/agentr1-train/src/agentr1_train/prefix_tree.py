@@ -53,8 +53,10 @@ def plant(
 ) -> list[PrefixTree]:
     """Lay sequences into trees of at most ``budget`` distinct tokens.
 
-    Where one tree would be larger, the sequences are parted so that as few tokens as possible are computed twice and,
-    among equals, into as few trees as possible. Sequences of one unit share a tree, whatever its size.
+    Where one tree would be larger, the sequences are cut apart, in the order of their ids, where as few tokens as
+    possible are computed twice and, among equals, into as few trees as possible. Any subtree is a run in that order;
+    other orders of a branch's children are not searched (parting them best is bin packing). Sequences of one unit share
+    a tree, whatever its size.
 
     Args:
         sequences: token ids, each at least one.
