@@ -32,7 +32,8 @@ CRITIC = ("--optimizer.critic-lr", "2e-3", "--algorithm.bootstrap-truncated", "F
 """A critic made anew learns faster than the policy; and the limit of steps belongs to both tasks."""
 
 ONE_STEP = ("--optimizer.minibatches", "1", "--optimizer.lr", "1e-3")
-"""For clips of 3e-4: they would stop most of what follows the first optimizer step of an update."""
+"""For clips of 3e-4, which would stop most of what follows the first optimizer step of an update. Where nothing is
+clipped, later steps run away from what was sampled; there the recipe's learning rate stays."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ STUDIES = {
         presets=tuple(name for name in PRESETS if name != "pspo"),  # another name for steppo
         seeds=(2,),
         settings=dict.fromkeys(("ppo", "turn_ppo"), CRITIC)
+        | dict.fromkeys(("reinforce", "remax"), ONE_STEP[:2])
         | {"agent_r1": CRITIC[:2], "gspo": ONE_STEP, "steppo": (*CRITIC, *ONE_STEP)},
     ),
 }
