@@ -5,11 +5,10 @@
     .venv/bin/python benchmarks/learn_presets.py alfworld --presets gigpo --seeds 1
 
 Each run is the recipe under the ``deepspeed`` launcher, on two ranks; its command is printed first. A run that has
-ended is not made again: after a stop, a second call goes on with the next one.
+ended is not made again: after a stop, a second call goes on with the next one. Other settings want another ``--out``.
 """
 
 import argparse
-import os
 import shlex
 import shutil
 import subprocess
@@ -22,6 +21,7 @@ from typing import Any
 from agentr1_train.config import load_recipe
 from agentr1_train.init_model import ModelShape, init_model_for
 from agentr1_train.presets import PRESETS
+from agentr1_train.quickstart import rank_environment
 from agentr1_train.tracking import EVENTS_FILE, read_events
 
 RECIPES = Path(__file__).resolve().parent.parent / "packages" / "agentr1-train" / "recipes"
@@ -125,12 +125,9 @@ def launch(study: Study, folder: Path, port: int, overrides: Sequence[str], comm
 
 
 def run(command: Sequence[str]) -> None:
-    """Say and run a command; one thread a rank, and memory that is kept for the next step (glibc)."""
+    """Say and run a command, in the environment of the quickstart's ranks."""
     print("$", shlex.join(command), flush=True)
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    allocator = {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 31)}
-    environment = os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "PATH": path} | allocator
-    subprocess.run(command, env=environment, check=True)
+    subprocess.run(command, env=rank_environment(), check=True)
 
 
 def row_of(preset: str, seed: int, folder: Path) -> str:

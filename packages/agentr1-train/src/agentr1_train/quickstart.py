@@ -58,7 +58,7 @@ def quickstart(arguments: Arguments) -> Path:
     if not Path(recipe.model.path).exists():
         parameters = init_model_for(recipe, ModelShape(hidden=128, layers=3, heads=4), episodes=500)
         console.print(f"Made a model of {parameters:,} parameters and its tokenizer in {recipe.model.path}.")
-    code = subprocess.call(_command(arguments, overrides), env=_environment())
+    code = subprocess.call(_command(arguments, overrides), env=rank_environment())
     if code:
         raise RunFailedError(f"training ended with exit code {code}; its last lines above say why.")
     _show(console, folder, time.perf_counter() - started)
@@ -82,7 +82,7 @@ def _command(arguments: Arguments, overrides: dict[str, str]) -> list[str]:
     return launcher + [part for pair in overrides.items() for part in pair]
 
 
-def _environment() -> dict[str, str]:
+def rank_environment() -> dict[str, str]:
     """One thread a rank: the model is small, and ranks that share cores slow each other down.
 
     The allocator keeps what a step frees for the next one instead of returning it to the system (glibc).
