@@ -63,11 +63,12 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture
 def second_node(cluster: Any) -> Iterator[Any]:
-    """A second node, unless the test removes it."""
+    """A second node, unless the test removes it; the head has noticed its end before the next test begins."""
     node = cluster.add_node(**NODE)
     yield node
     if node in cluster.worker_nodes:
         cluster.remove_node(node)
+    cluster.wait_for_nodes(timeout=120)
 
 
 def script(prompt: str, key: tuple[int, ...]) -> str:
@@ -111,14 +112,21 @@ def standing(pool: RayPool) -> RayPool:
     return pool
 
 
-def when_stepping(log: Path, act: Callable[[], None]) -> threading.Thread:
-    """Act once two processes are in the middle of episodes."""
+def at_the_gate(pool: RayPool, log: Path, gate: Path, harm: Callable[[], None]) -> threading.Thread:
+    """Do harm while two processes wait in the middle of episodes; let those go on once the pool has noticed."""
+
+    def until(holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 45  # before the gate gives way by itself
+        while not holds() and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def watch() -> None:
-        deadline = time.monotonic() + 60
-        while len({pid for pid, _, what in lines(log) if what == "step"}) < 2 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        act()
+        try:
+            until(lambda: len({pid for pid, _, what in lines(log) if what == "step"}) == 2)
+            harm()
+            until(lambda: pool.losses > 0)
+        finally:
+            gate.touch()
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -157,11 +165,11 @@ def test_actors_on_two_nodes_play_what_is_played_here(
 
 @pytest.mark.slow
 def test_the_episodes_of_a_killed_actor_begin_again(cluster: Any, tiny_tokenizer: Any, tmp_path: Path, capfd) -> None:
-    log = tmp_path / "log"
+    log, gate = tmp_path / "log", tmp_path / "gate"
     with EnvPool(diary()) as pool:
         here = untimed(roll(pool, tiny_tokenizer))
-    with standing(RayPool(diary(log=str(log), slow_s=0.3), settings(cluster))) as pool:
-        killer = when_stepping(log, lambda: os.kill(lines(log)[0][0], signal.SIGKILL))
+    with standing(RayPool(diary(log=str(log), gate=str(gate)), settings(cluster))) as pool:
+        killer = at_the_gate(pool, log, gate, lambda: os.kill(lines(log)[0][0], signal.SIGKILL))
         there = untimed(roll(pool, tiny_tokenizer))
         killer.join()
         assert pool.losses == 1
@@ -174,15 +182,15 @@ def test_the_episodes_of_a_killed_actor_begin_again(cluster: Any, tiny_tokenizer
 def test_the_episodes_of_a_removed_node_begin_again(
     cluster: Any, second_node: Any, tiny_tokenizer: Any, tmp_path: Path
 ) -> None:
-    log = tmp_path / "log"
+    log, gate = tmp_path / "log", tmp_path / "gate"
     with EnvPool(diary()) as pool:
         here = untimed(roll(pool, tiny_tokenizer))
-    with standing(RayPool(diary(log=str(log), slow_s=0.3), settings(cluster))) as pool:
-        remover = when_stepping(log, lambda: cluster.remove_node(second_node, allow_graceful=False))
+    whole = settings(cluster, cpus_per_actor=NODE["num_cpus"])  # an actor fills a node: there is one on each
+    with standing(RayPool(diary(log=str(log), gate=str(gate)), whole)) as pool:
+        remover = at_the_gate(pool, log, gate, lambda: cluster.remove_node(second_node, allow_graceful=False))
         there = untimed(roll(pool, tiny_tokenizer))
         remover.join()
         assert pool.losses == 1
-    cluster.wait_for_nodes(timeout=120)  # the head has noticed too
     assert there == here
     assert sum(begun(log).values()) > GROUPS * SIZE
 
