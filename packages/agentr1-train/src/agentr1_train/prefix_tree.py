@@ -11,12 +11,14 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ids = NDArray[np.int64]
+_Run = tuple[int, int]
+"""Ranks from the first on, before the second."""
 
 
 class Segment(NamedTuple):
@@ -53,39 +55,83 @@ def plant(
 ) -> list[PrefixTree]:
     """Lay sequences into trees of at most ``budget`` distinct tokens.
 
-    Where one tree would be larger, the sequences are cut apart, in the order of their ids, where as few tokens as
-    possible are computed twice and, among equals, into as few trees as possible. Any subtree is a run in that order;
-    other orders of a branch's children are not searched (parting them best is bin packing). Sequences of one unit share
-    a tree, whatever its size.
+    Where one tree would be larger, the sequences are cut apart where as few tokens as possible are computed twice and,
+    among equals, into as few trees as possible: the best cuts, found by dynamic programming, of two depth-first orders,
+    that of the ids and one in which branches that fill a tree stand side by side (first fit, largest first). Not every
+    order is searched: that contains bin packing, which is NP-hard. Sequences of one unit share a tree, whatever its
+    size.
 
     Args:
         sequences: token ids, each at least one.
         budget: bound on the tokens of a tree; a unit that is larger stands alone.
         units: indices of sequences that must not part; by default each is alone.
     """
-    shelf = _Shelf(sequences)
-    groups = [[shelf.rank_of[at] for at in unit] for unit in units or [[at] for at in range(len(sequences))]]
-    groups = sorted(sorted(group) for group in groups)
-    return [
-        shelf.tree(sorted(rank for group in groups[first:last] for rank in group))
-        for first, last in _cuts(shelf, groups, budget)
-    ]
+    units = units or [[at] for at in range(len(sequences))]
+    shelf = _Shelf.by_ids(sequences)
+    plan = _cuts(shelf, units, budget)
+    if len(plan.trees) > 1:
+        other = shelf.side_by_side(budget)
+        better = _cuts(other, units, budget)
+        if (better.tokens, len(better.trees)) < (plan.tokens, len(plan.trees)):
+            shelf, plan = other, better
+    return [shelf.tree(ranks) for ranks in plan.trees]
+
+
+class _Plan(NamedTuple):
+    """How sequences are parted."""
+
+    tokens: int
+    """Of all trees."""
+    trees: list[list[int]]
+    """Ranks of each, ascending."""
 
 
 class _Shelf:
-    """Sequences in the order of their ids, and how much each has in common with the one before it."""
+    """Sequences in a depth-first order of their tree, and how much each has in common with the one before it."""
 
-    def __init__(self, sequences: Sequence[Sequence[int]]) -> None:
+    def __init__(self, order: list[int], ids: list[Ids], common: list[int]) -> None:
+        """Take indices of sequences, those sequences, and tokens shared with the one before; each of shape (S,)."""
+        self.order, self.ids, self._common = order, ids, common
+        self.rank_of = {at: rank for rank, at in enumerate(order)}
+
+    @classmethod
+    def by_ids(cls, sequences: Sequence[Sequence[int]]) -> Self:
+        """Order sequences as their ids are."""
         given = [np.array(ids, dtype=np.int64) for ids in sequences]
         keys = [ids.astype(">u4").tobytes() for ids in given]  # bytes compare as the ids do, and faster
-        self.order = sorted(range(len(given)), key=keys.__getitem__)
-        self.rank_of = {at: rank for rank, at in enumerate(self.order)}
-        self.ids = [given[at] for at in self.order]
-        self._common = [0, *(_common_prefix(a, b) for a, b in pairwise(self.ids))]
+        order = sorted(range(len(given)), key=keys.__getitem__)
+        ids = [given[at] for at in order]
+        return cls(order, ids, [0, *(_common_prefix(a, b) for a, b in pairwise(ids))])
 
     def common(self, first: int, second: int) -> int:
         """Return how many leading tokens two ranks share, ``first < second``."""
         return min(self._common[first + 1 : second + 1])
+
+    def side_by_side(self, budget: int) -> "_Shelf":
+        """Order the children of each branch that is too large for one tree so that runs of them fill trees.
+
+        Children too large themselves come first, each ordered in the same way; the others in bins, the emptiest first.
+        """
+        grown = np.cumsum([len(ids) - shared for ids, shared in zip(self.ids, self._common, strict=True)])
+
+        def size(first: int, last: int) -> int:
+            return int(grown[last - 1] - grown[first]) + len(self.ids[first])
+
+        ranks: list[int] = []
+        pending = [(0, len(self.ids))]
+        while pending:
+            first, last = pending.pop()
+            if last - first == 1 or size(first, last) <= budget:
+                ranks += range(first, last)
+                continue
+            depth = self.common(first, last - 1)
+            starts = [first, *(rank for rank in range(first + 1, last) if self._common[rank] == depth), last]
+            children = [(size(*child), child) for child in pairwise(starts)]
+            bins = _first_fit([child for child in children if child[0] <= budget], budget, depth)
+            large = [child for tokens, child in children if tokens > budget]
+            pending += reversed(large + [child for held in reversed(bins) for child in held])
+        common = [0, *(self.common(min(pair), max(pair)) for pair in pairwise(ranks))]
+        return _Shelf([self.order[rank] for rank in ranks], [self.ids[rank] for rank in ranks], common)
 
     def tree(self, ranks: Sequence[int]) -> PrefixTree:
         """Return the tree of the sequences at ascending ranks."""
@@ -112,6 +158,20 @@ class _Shelf:
         )
 
 
+def _first_fit(children: Sequence[tuple[int, _Run]], budget: int, depth: int) -> list[list[_Run]]:
+    """Return bins of at most ``budget`` tokens for children that share ``depth`` of them: largest first."""
+    bins: list[list[_Run]] = []
+    room: list[int] = []
+    for tokens, child in sorted(children, key=lambda child: (-child[0], child[1])):
+        at = next((at for at, left in enumerate(room) if tokens - depth <= left), len(bins))
+        if at == len(bins):
+            bins.append([])
+            room.append(budget - depth)
+        bins[at].append(child)
+        room[at] -= tokens - depth
+    return bins
+
+
 def _common_prefix(a: Ids, b: Ids) -> int:
     length = min(len(a), len(b))
     differs = a[:length] != b[:length]
@@ -131,8 +191,9 @@ def _segments(starts: Sequence[int], depths: Ids) -> tuple[Segment, ...]:
     return tuple(Segment(start, end, stop) for (start, end), stop in zip(pairwise(bounds), below, strict=True))
 
 
-def _cuts(shelf: _Shelf, groups: Sequence[Sequence[int]], budget: int) -> list[tuple[int, int]]:
-    """Return the runs of groups that share a tree: fewest tokens in all, then fewest trees (dynamic programming)."""
+def _cuts(shelf: _Shelf, units: Sequence[Sequence[int]], budget: int) -> "_Plan":
+    """Return the runs of units that share a tree: fewest tokens in all, then fewest trees (dynamic programming)."""
+    groups = sorted(sorted(shelf.rank_of[at] for at in unit) for unit in units)
     best = [(0, 0, 0)]
     """Tokens and trees of the first groups, and where the last of their trees begins."""
     for last in range(1, len(groups) + 1):
@@ -146,12 +207,13 @@ def _cuts(shelf: _Shelf, groups: Sequence[Sequence[int]], budget: int) -> list[t
             if found[2] < 0 or (tokens + size, trees + 1) < found[:2]:
                 found = (tokens + size, trees + 1, first)
         best.append(found)
-    runs = []
+    trees = []
     last = len(groups)
     while last:
-        runs.append((best[last][2], last))
-        last = best[last][2]
-    return runs[::-1]
+        first = best[last][2]
+        trees.append(sorted(rank for group in groups[first:last] for rank in group))
+        last = first
+    return _Plan(best[-1][0], trees[::-1])
 
 
 def _growth(shelf: _Shelf, held: list[int], rank: int) -> int:
