@@ -49,17 +49,17 @@ def test_every_sequence_can_be_read_back(found: list[list[int]], budget: int) ->
 
 
 @settings(max_examples=150, deadline=None)
-@given(sequences)
-def test_segments_are_chains_without_a_branch(found: list[list[int]]) -> None:
-    (tree,) = plant(found, budget=1000)
-    children = _children(tree)
-    assert [chain.start for chain in tree.segments] == [0, *(chain.end for chain in tree.segments[:-1])]
-    assert tree.segments[-1].end == len(tree)
-    for chain in tree.segments:
-        assert all(children[at] == {at + 1} for at in range(chain.start, chain.end - 1))
-        assert len(children[chain.end - 1]) != 1  # else the chain could be longer
-        below = {at for path in tree.paths if chain.start in path for at in path.tolist() if at >= chain.start}
-        assert below == set(range(chain.start, chain.subtree_end))
+@given(sequences, st.integers(1, 40))
+def test_segments_are_chains_without_a_branch(found: list[list[int]], budget: int) -> None:
+    for tree in plant(found, budget):
+        children = _children(tree)
+        assert [chain.start for chain in tree.segments] == [0, *(chain.end for chain in tree.segments[:-1])]
+        assert tree.segments[-1].end == len(tree)
+        for chain in tree.segments:
+            assert all(children[at] == {at + 1} for at in range(chain.start, chain.end - 1))
+            assert len(children[chain.end - 1]) != 1  # else the chain could be longer
+            below = {at for path in tree.paths if chain.start in path for at in path.tolist() if at >= chain.start}
+            assert below == set(range(chain.start, chain.subtree_end))
 
 
 def _children(tree: PrefixTree) -> list[set[int]]:

@@ -8,7 +8,7 @@ Plain integers and arrays: nothing here knows a tensor, a loss or a model.
 """
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Self
@@ -66,24 +66,23 @@ def plant(
         budget: bound on the tokens of a tree; a unit that is larger stands alone.
         units: indices of sequences that must not part; by default each is alone.
     """
+    if not sequences:
+        return []
     units = units or [[at] for at in range(len(sequences))]
     shelf = _Shelf.by_ids(sequences)
     plan = _cuts(shelf, units, budget)
     if len(plan.trees) > 1:
-        other = shelf.side_by_side(budget)
-        better = _cuts(other, units, budget)
-        if (better.tokens, len(better.trees)) < (plan.tokens, len(plan.trees)):
-            shelf, plan = other, better
-    return [shelf.tree(ranks) for ranks in plan.trees]
+        plan = min(plan, _cuts(shelf.side_by_side(budget), units, budget), key=lambda found: found.cost)
+    return [shelf.tree(indices) for indices in plan.trees]
 
 
 class _Plan(NamedTuple):
     """How sequences are parted."""
 
-    tokens: int
-    """Of all trees."""
+    cost: tuple[int, int]
+    """Tokens of all trees, and how many trees there are."""
     trees: list[list[int]]
-    """Ranks of each, ascending."""
+    """Indices of the sequences of each."""
 
 
 class _Shelf:
@@ -93,6 +92,7 @@ class _Shelf:
         """Take indices of sequences, those sequences, and tokens shared with the one before; each of shape (S,)."""
         self.order, self.ids, self._common = order, ids, common
         self.rank_of = {at: rank for rank, at in enumerate(order)}
+        self._grown = np.cumsum([len(own) - shared for own, shared in zip(ids, common, strict=True)]).tolist()
 
     @classmethod
     def by_ids(cls, sequences: Sequence[Sequence[int]]) -> Self:
@@ -107,37 +107,38 @@ class _Shelf:
         """Return how many leading tokens two ranks share, ``first < second``."""
         return min(self._common[first + 1 : second + 1])
 
+    def size(self, first: int, last: int) -> int:
+        """Return the distinct tokens of the ranks from ``first`` to before ``last``."""
+        return self._grown[last - 1] - self._grown[first] + len(self.ids[first])
+
     def side_by_side(self, budget: int) -> "_Shelf":
         """Order the children of each branch that is too large for one tree so that runs of them fill trees.
 
-        Children too large themselves come first, each ordered in the same way; the others in bins, the emptiest first.
+        Children too large themselves come first, each ordered in the same way; then the others in bins, the emptiest
+        first. What ends at the branch fits anywhere and comes last.
         """
-        grown = np.cumsum([len(ids) - shared for ids, shared in zip(self.ids, self._common, strict=True)])
-
-        def size(first: int, last: int) -> int:
-            return int(grown[last - 1] - grown[first]) + len(self.ids[first])
-
         ranks: list[int] = []
         pending = [(0, len(self.ids))]
         while pending:
             first, last = pending.pop()
-            if last - first == 1 or size(first, last) <= budget:
+            if last - first == 1 or self.size(first, last) <= budget:
                 ranks += range(first, last)
                 continue
             depth = self.common(first, last - 1)
             starts = [first, *(rank for rank in range(first + 1, last) if self._common[rank] == depth), last]
-            children = [(size(*child), child) for child in pairwise(starts)]
-            bins = _first_fit([child for child in children if child[0] <= budget], budget, depth)
+            children = [(self.size(*child), child) for child in pairwise(starts)]
             large = [child for tokens, child in children if tokens > budget]
+            bins = _first_fit([child for child in children if child[0] <= budget], budget, depth)
             pending += reversed(large + [child for held in reversed(bins) for child in held])
         common = [0, *(self.common(min(pair), max(pair)) for pair in pairwise(ranks))]
         return _Shelf([self.order[rank] for rank in ranks], [self.ids[rank] for rank in ranks], common)
 
-    def tree(self, ranks: Sequence[int]) -> PrefixTree:
-        """Return the tree of the sequences at ascending ranks."""
+    def tree(self, indices: Sequence[int]) -> PrefixTree:
+        """Return the tree of some sequences; by ids, so that one that ends stands before those that go on there."""
         size, before, previous = 0, np.empty(0, np.int64), None
         starts = {0}
         token_ids, depths, paths = [], [], []
+        ranks = sorted(self.rank_of[at] for at in indices)
         for rank in ranks:
             ids = self.ids[rank]
             shared = 0 if previous is None else self.common(previous, rank)
@@ -191,16 +192,14 @@ def _segments(starts: Sequence[int], depths: Ids) -> tuple[Segment, ...]:
     return tuple(Segment(start, end, stop) for (start, end), stop in zip(pairwise(bounds), below, strict=True))
 
 
-def _cuts(shelf: _Shelf, units: Sequence[Sequence[int]], budget: int) -> "_Plan":
+def _cuts(shelf: _Shelf, units: Sequence[Sequence[int]], budget: int) -> _Plan:
     """Return the runs of units that share a tree: fewest tokens in all, then fewest trees (dynamic programming)."""
     groups = sorted(sorted(shelf.rank_of[at] for at in unit) for unit in units)
     best = [(0, 0, 0)]
     """Tokens and trees of the first groups, and where the last of their trees begins."""
     for last in range(1, len(groups) + 1):
-        found, held, size = (0, 0, -1), [], 0
-        for first in range(last - 1, -1, -1):
-            for rank in groups[first]:
-                size += _growth(shelf, held, rank)
+        found = (0, 0, -1)
+        for first, size in _sizes(shelf, groups, last):
             if size > budget and first < last - 1:
                 break
             tokens, trees, _ = best[first]
@@ -211,9 +210,27 @@ def _cuts(shelf: _Shelf, units: Sequence[Sequence[int]], budget: int) -> "_Plan"
     last = len(groups)
     while last:
         first = best[last][2]
-        trees.append(sorted(rank for group in groups[first:last] for rank in group))
+        trees.append([shelf.order[rank] for group in groups[first:last] for rank in group])
         last = first
-    return _Plan(best[-1][0], trees[::-1])
+    return _Plan(best[-1][:2], trees[::-1])
+
+
+def _sizes(shelf: _Shelf, groups: Sequence[Sequence[int]], last: int) -> Iterator[tuple[int, int]]:
+    """Yield each earlier group, backwards, and the tokens of a tree from it to before ``last``."""
+    end = groups[last - 1][-1] + 1
+    run = end  # as long as the groups are one run of ranks, sizes are differences
+    held: list[int] | None = None
+    size = 0
+    for first in range(last - 1, -1, -1):
+        group = groups[first]
+        if held is None and (group[0], group[-1]) == (run - len(group), run - 1):
+            run = group[0]
+            size = shelf.size(run, end)
+        else:
+            held = list(range(run, end)) if held is None else held
+            for rank in group:
+                size += _growth(shelf, held, rank)
+        yield first, size
 
 
 def _growth(shelf: _Shelf, held: list[int], rank: int) -> int:
