@@ -62,13 +62,14 @@ def shared() -> Path:
 
 @pytest.fixture
 def make_tool() -> Callable[..., BaseTool]:
-    """A tool out of a function `params -> result`; keywords set the attributes of BaseTool."""
+    """A tool out of a function `params -> result`, which a busy machine gives time; keywords set its attributes."""
 
     def make(execute: Callable[[dict[str, Any]], Any], **settings: Any) -> BaseTool:
         attributes = {
             "name": "probe",
             "description": "A tool under test.",
             "parameters": {"type": "object", "properties": {"x": {}}},
+            "timeout": 10.0,
             "execute": lambda self, params: execute(params),
             **settings,
         }
@@ -98,7 +99,7 @@ def no_process_left() -> Iterator[None]:
     """Fails when the test leaves a child process behind, alive or dead."""
     before = set(processes.descendants(os.getpid()))
     yield
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 30
     while left := set(processes.descendants(os.getpid())) - before:
         if time.monotonic() > deadline:
             pytest.fail(f"processes left behind: {left}")

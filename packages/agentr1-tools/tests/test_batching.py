@@ -31,7 +31,7 @@ class Doubler(BaseTool):
         while isinstance(x, str) and x.startswith("/") and not os.path.exists(x):
             time.sleep(0.005)
         if x == "hang":
-            time.sleep(20)
+            time.sleep(40)
         if x == "raise":
             raise ValueError("alone too")
         if x == "exit":
@@ -121,7 +121,7 @@ def test_a_lone_call_does_not_wait_for_company(box):
     result = box.call(ToolCall("double", {"x": 4}))
     assert result.data["double"] == 8
     assert "batch" not in result.metrics
-    assert time.perf_counter() - started < 1.5
+    assert time.perf_counter() - started < 8
 
 
 def test_a_failed_element_is_its_own_result(box, together):
@@ -150,18 +150,18 @@ def test_a_batch_that_raises_fails_only_the_call_that_raises_alone(open_box, tog
 @pytest.mark.parametrize("kind", [Doubler, InProcess])
 def test_an_element_that_hangs_is_cut_off_and_the_others_have_their_results(open_box, together, kind):
     class Slow(kind):
-        timeout = 1.5
+        timeout = 3.0  # of the call at the gate, too
 
         def execute_batch(self, batch):
-            time.sleep(20 if any(params["x"] == "hang" for params in batch) else 0)
+            time.sleep(40 if any(params["x"] == "hang" for params in batch) else 0)
             return super().execute_batch(batch)
 
     box = open_box([Slow()])
     started = time.perf_counter()
     results = together(box, 1, "hang", 3)
-    assert time.perf_counter() - started < 18
+    assert time.perf_counter() - started < 38
     assert [result.error for result in results] == [None, "TIMEOUT", None]
-    assert results[1].text == "Error [TIMEOUT]: the tool gave no answer within 1.5 s"
+    assert results[1].text == "Error [TIMEOUT]: the tool gave no answer within 3 s"
     assert [result.data["double"] for result in (results[0], results[2])] == [2, 6]
 
 

@@ -35,4 +35,4 @@ def test_eight_times_the_text_takes_about_eight_times_as_long(name, label):
     small = bench.seconds(name, start, unit, bench.SMALL_SIZE, runs=2)
     whole = bench.seconds(name, start, unit, bench.SIZE, runs=2)
     assert whole < 32 * small + 0.05  # a quadratic scan would take 64 times as long, and seconds
-    assert whole < 1.0
+    assert whole < 3.0

@@ -115,13 +115,13 @@ def test_a_megabyte_of_adversarial_text_is_read_in_linear_time(unit, start):
         text = start + unit * (size // len(unit))
         best = float("inf")
         for _ in range(2):
-            begun = time.perf_counter()
+            begun = time.thread_time()
             parse(text)
-            best = min(best, time.perf_counter() - begun)
+            best = min(best, time.thread_time() - begun)
         return best
 
     whole = seconds(1_000_000)
-    assert whole < 1.0
+    assert whole < 3.0
     assert whole < 40 * seconds(100_000) + 0.05  # ten times the text; a quadratic scan would take a hundred times
 
 

@@ -90,12 +90,12 @@ def test_nobody_there_is_NETWORK_ERROR_at_once():
 
 
 def test_no_answer_in_time_is_TIMEOUT_and_not_tried_again(wire):
-    client = wire(reply(b"5"), reply(b"5"), pause=2)
+    client = wire(reply(b"5"), reply(b"5"), pause=12)
     started = time.perf_counter()
-    with pytest.raises(ToolError, match=r"the probe gave no answer within 0\.2 s") as caught:
-        client.get("/x", 0.2)
+    with pytest.raises(ToolError, match=r"the probe gave no answer within 1 s") as caught:
+        client.get("/x", 1)
     assert caught.value.code == "TIMEOUT"
-    assert time.perf_counter() - started < 1.9
+    assert time.perf_counter() - started < 11
     assert len(wire.served) == 1
 
 
@@ -107,7 +107,7 @@ def test_an_answer_that_trickles_in_meets_the_same_limit():
             with connection:
                 connection.recv(65536)
                 connection.sendall(b"HTTP/1.1 200 X\r\nContent-Length: 1000\r\n\r\n")
-                for _ in range(100):
+                for _ in range(400):
                     time.sleep(0.05)
                     try:
                         connection.sendall(b"1")
@@ -119,7 +119,7 @@ def test_an_answer_that_trickles_in_meets_the_same_limit():
         with pytest.raises(ToolError) as caught:
             HttpClient(f"http://127.0.0.1:{listener.getsockname()[1]}", "the probe").get("/x", 0.3)
         assert caught.value.code == "TIMEOUT"
-        assert time.perf_counter() - started < 3
+        assert time.perf_counter() - started < 15  # all of it would take 20 s
 
 
 @pytest.mark.parametrize(("body", "problem"), [(b"<html>", "answer 200 is not JSON"), (b"[" * 9000, "not JSON")])

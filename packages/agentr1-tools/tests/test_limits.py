@@ -1,6 +1,5 @@
-import time
-
 import pytest
+from agentr1_tools import limits
 from agentr1_tools.limits import RateLimit, truncate
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,17 +30,35 @@ def test_the_mark_counts_what_is_missing(text, limit):
             assert len(head) + int(missing) + len(tail) == len(text)
 
 
-def test_waiting_spaces_the_starts_of_calls():
+class Clock:
+    """Stands in for `time`: it moves when a test moves it."""
+
+    now = 100.0
+
+    def monotonic(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(limits, "time", clock)
+    return clock
+
+
+def test_waiting_spaces_the_starts_of_calls(clock):
     rate = RateLimit(0.5)
-    delays = [rate.reserve(wait=True) for _ in range(3)]
-    assert delays == pytest.approx([0, 0.5, 1.0], abs=0.05)
+    assert [rate.reserve(wait=True) for _ in range(3)] == [0, 0.5, 1.0]
+    clock.now += 1.25
+    assert rate.reserve(wait=True) == 0.25
 
 
-def test_without_waiting_an_early_call_gets_nothing_and_takes_no_turn():
-    rate = RateLimit(0.05)
+def test_without_waiting_an_early_call_gets_nothing_and_takes_no_turn(clock):
+    rate = RateLimit(0.5)
     assert rate.reserve(wait=False) == 0
+    clock.now += 0.25
     assert rate.reserve(wait=False) is None
-    time.sleep(0.06)
+    clock.now += 0.25
     assert rate.reserve(wait=False) == 0
 
 

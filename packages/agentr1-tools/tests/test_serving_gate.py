@@ -71,7 +71,8 @@ async def test_more_requests_than_the_limit_are_refused_and_later_ones_are_not()
     probe.free.clear()
     gate = Gate(probe, ServingLimits(max_requests=2))
     first = [asyncio.create_task(ask(gate, b"1")) for _ in range(2)]
-    await asyncio.sleep(0.05)
+    while len(probe.bodies) < 2:
+        await asyncio.sleep(0.01)
     assert gate.running == 2
     status, answer = await ask(gate, b"2")
     assert (status, answer["error"]) == (429, "RATE_LIMITED")

@@ -10,12 +10,9 @@ from agentr1_tools.threads import BackgroundLoop, DaemonPool
 
 
 def test_jobs_run_at_the_same_time_up_to_the_limit():
-    pool = DaemonPool("test", limit=8)
-    started = time.perf_counter()
-    jobs = [pool.submit(lambda: time.sleep(0.2)) for _ in range(8)]
-    for job in jobs:
-        job.result(5)
-    assert time.perf_counter() - started < 1.5  # one after another: 1.6 s
+    pool, meet = DaemonPool("test", limit=8), threading.Barrier(8)
+    jobs = [pool.submit(lambda: meet.wait(60)) for _ in range(8)]
+    assert {job.result(60) for job in jobs} == set(range(8))  # one after another, nobody would come
 
 
 def test_beyond_the_limit_jobs_wait_and_all_are_done():
@@ -34,7 +31,7 @@ def test_beyond_the_limit_jobs_wait_and_all_are_done():
 
     for _ in range(3):  # a backlog must not leave the count of threads wrong
         futures = [pool.submit(lambda number=number: job(number)) for number in range(40)]
-        assert [future.result(5) for future in futures] == list(range(40))
+        assert [future.result(60) for future in futures] == list(range(40))
     assert most == 2
 
 

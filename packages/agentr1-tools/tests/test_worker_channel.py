@@ -30,7 +30,7 @@ def test_a_deadline_covers_the_whole_message(ends):
     started = time.perf_counter()
     with pytest.raises(TimeoutError):
         right.receive(0.1)
-    assert 0.09 < time.perf_counter() - started < 5
+    assert 0.09 < time.perf_counter() - started < 30
 
 
 def test_a_closed_end_is_noticed(ends):

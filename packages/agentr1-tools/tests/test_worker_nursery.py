@@ -45,7 +45,7 @@ def test_a_killed_worker_leaves_no_zombie(nursery):
     pid, channel = fork(nursery, pickle.dumps(load_tool("calculator")))
     channel.receive(10)
     os.kill(pid, signal.SIGKILL)
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 30
     while os.path.exists(f"/proc/{pid}"):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -103,7 +103,7 @@ def test_everything_ends_with_the_parent():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     pids = done.stdout.split()
     assert len(pids) == 2
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while any(os.path.exists(f"/proc/{pid}") for pid in pids):
         assert time.monotonic() < deadline
         time.sleep(0.02)
