@@ -15,6 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from agentr1_tools import BaseTool, ToolBox
 from agentr1_tools.errors import SandboxUnavailableError
@@ -177,6 +178,13 @@ class Server:
     def port(self) -> int:
         """Where it listens."""
         return int(self.url.rpartition(":")[2])
+
+    def wait_until_at_work(self) -> None:
+        """Until a request has arrived."""
+        deadline = time.monotonic() + 30
+        while not httpx.get(f"{self.url}/health", timeout=30, trust_env=False).json()["running"]:
+            assert time.monotonic() < deadline, "no request came"
+            time.sleep(0.02)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from mcp.server.mcpserver import Audio, Image, MCPServer
@@ -32,8 +33,10 @@ def process_id() -> int:
 
 
 @server.tool()
-def nap(seconds: float) -> str:
-    """Sleep."""
+def nap(seconds: float, begun: str = "") -> str:
+    """Sleep; a file by the name of `begun` tells that it has begun."""
+    if begun:
+        Path(begun).touch()
     time.sleep(seconds)
     return "slept"
 

@@ -31,7 +31,7 @@ def test_call_prints_what_a_model_reads(capsys):
 def test_call_takes_a_configuration(capsys, tmp_path):
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"title": "Oslo", "text": "Oslo is a city."}\n', encoding="utf-8")
-    config = json.dumps({"corpus": str(corpus)})
+    config = json.dumps({"corpus": str(corpus), "timeout": 10})
     assert main(["call", "wiki_search", '{"query": "oslo"}', "--config", config]) == 0
     assert capsys.readouterr().out == "[1] Oslo\nOslo is a city.\n"
 

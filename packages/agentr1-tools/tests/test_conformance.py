@@ -57,6 +57,8 @@ def _one_nursery():
     shared.release()
 
 
+CALCULATOR = load_tool("calculator")
+CALCULATOR.timeout = 10.0
 INDEX = WikiIndex([Passage(1, "Example", ("An example.",))])
 
 
@@ -68,7 +70,7 @@ INDEX = WikiIndex([Passage(1, "Example", ("An example.",))])
         GoodBatch(),
         GoodInAProcess(),
         shout,
-        load_tool("calculator"),
+        CALCULATOR,
         WikiSearch(index=INDEX, timeout=10),
     ],
     ids=lambda fine: type(fine).__name__,

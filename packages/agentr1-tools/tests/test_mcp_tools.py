@@ -57,6 +57,23 @@ def http_server():
         process.wait()
 
 
+@pytest.fixture
+def napping(tmp_path):
+    """Starts a call of `nap` in a thread, and waits until the server is at it; gives the thread and its results."""
+
+    def start(box):
+        begun, results = tmp_path / "begun", []
+        call = ToolCall("nap", {"seconds": 50, "begun": str(begun)})
+        caller = threading.Thread(target=lambda: results.append(box.call(call)))
+        caller.start()
+        while not begun.exists():
+            assert caller.is_alive(), results
+            time.sleep(0.02)
+        return caller, results
+
+    return start
+
+
 @pytest.fixture(scope="module")
 def box():
     """All tools of one stdio server, open for the tests that only call them."""
@@ -116,13 +133,10 @@ def test_one_session_for_all_tools_of_a_server_open_while_one_of_them_is(no_proc
         assert box.call(ToolCall("process_id")).ok
 
 
-def test_a_stdio_server_that_dies_is_NETWORK_ERROR_and_the_next_call_starts_another(open_box):
+def test_a_stdio_server_that_dies_is_NETWORK_ERROR_and_the_next_call_starts_another(open_box, napping):
     box = open_box(mcp_tools(STDIO, names=["nap", "process_id"], env={"PROBE": "mortal"}, timeout=PATIENCE))
     pid = box.call(ToolCall("process_id")).data["result"]
-    results = []
-    caller = threading.Thread(target=lambda: results.append(box.call(ToolCall("nap", {"seconds": 50}))))
-    caller.start()
-    time.sleep(1)
+    caller, results = napping(box)
     started = time.perf_counter()
     os.kill(pid, signal.SIGKILL)
     caller.join(45)
@@ -133,15 +147,12 @@ def test_a_stdio_server_that_dies_is_NETWORK_ERROR_and_the_next_call_starts_anot
     assert again.data["result"] != pid
 
 
-def test_an_http_server_that_dies_is_NETWORK_ERROR_until_it_is_back(open_box, http_server):
+def test_an_http_server_that_dies_is_NETWORK_ERROR_until_it_is_back(open_box, http_server, napping):
     process, port, url = http_server()
     box = open_box(mcp_tools(url=url, names=["add", "nap"], timeout=PATIENCE))
     add = ToolCall("add", {"a": 40, "b": 2})
     assert box.call(add).data == {"result": 42}
-    results = []
-    caller = threading.Thread(target=lambda: results.append(box.call(ToolCall("nap", {"seconds": 50}))))
-    caller.start()
-    time.sleep(1)
+    caller, results = napping(box)
     process.kill()
     process.wait()
     caller.join(45)

@@ -21,7 +21,7 @@ def test_at_most_thirty_references_in_the_papers_order():
 
 
 def test_no_reference_is_a_success_and_an_unknown_id_is_not():
-    with ToolBox([PaperExpand(index=INDEX)]) as box:
+    with ToolBox([PaperExpand(index=INDEX, timeout=10)]) as box:
         none = box.call(ToolCall("paper_expand", {"paper_id": "[3]"}))
         unknown = box.call(ToolCall("paper_expand", {"paper_id": "X1"}))
     assert (none.ok, none.data["papers"], none.text) == (True, [], "No reference of [3] is in the corpus.")

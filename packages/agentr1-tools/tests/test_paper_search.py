@@ -11,7 +11,7 @@ INDEX = PaperIndex([Paper(str(n), f"Paper {n}", f"About harbour number {n}.", "2
 
 
 def test_ten_papers_are_found_with_id_title_and_abstract():
-    with ToolBox([PaperSearch(index=INDEX)]) as box:
+    with ToolBox([PaperSearch(index=INDEX, timeout=10)]) as box:
         result = box.call(ToolCall("paper_search", {"query": "harbour number 7"}))
     assert result.ok
     assert result.data["query"] == "harbour number 7"
@@ -34,7 +34,7 @@ def test_nothing_found_is_a_success():
 
 def test_what_is_kept_may_change_so_it_is_not_cached():
     allowed = {"7"}
-    search = PaperSearch(index=INDEX, keep=lambda paper: paper.id in allowed)
+    search = PaperSearch(index=INDEX, keep=lambda paper: paper.id in allowed, timeout=10)
     with ToolBox([search]) as box:
         call = ToolCall("paper_search", {"query": "harbour"})
         assert [paper["id"] for paper in box.call(call).data["papers"]] == ["7"]

@@ -11,6 +11,7 @@ from agentr1_tools.errors import ToolConfigError, UnknownToolError
 from agentr1_tools.remote import RemoteTool, declarations, remote_tools
 
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
+PATIENCE = 60.0  # of a call on a busy machine
 
 
 def same(result):
@@ -19,7 +20,7 @@ def same(result):
 
 def test_a_remote_tool_is_like_the_tool_itself(start_server, open_box):
     server = start_server("serve", "--tools", "calculator", "odd", "--port", "0")
-    here, there = open_box(["calculator"]), open_box(remote_tools(server.url))
+    here, there = open_box(["calculator"]), open_box(remote_tools(server.url, timeout=PATIENCE))
     assert there.names == ["calculator", "odd"]
     assert there.schemas[0] == here.schemas[0]
     for expression in ("6 * 7", "1 / 0", "import os", "2 ** 0.5"):
@@ -39,24 +40,23 @@ def test_the_limits_are_the_servers_and_its_own_timeout_comes_first(start_server
     assert (hang.timeout, odd.min_interval) == (1.0, 0.01)
     assert (odd.cacheable, calculator.cacheable) == (False, True)
     box = open_box([hang])
-    said = {box.call(ToolCall("hang")).text for _ in range(3)}  # on a busy machine its own second may end first
+    said = (box.call(ToolCall("hang")).text for _ in range(20))  # on a busy machine its own second may end first
     assert "Error [TIMEOUT]: the tool gave no answer within 0.5 s" in said
     impatient = RemoteTool(server.url, "hang", timeout=0.1)
     started = time.perf_counter()
     assert open_box([impatient]).call(ToolCall("hang")).error == "TIMEOUT"
-    assert time.perf_counter() - started < 2
+    assert time.perf_counter() - started < 20
 
 
 def test_a_server_that_is_killed_is_NETWORK_ERROR_until_it_is_back(start_server, open_box):
     server = start_server("serve", "--tools", "nap", "calculator", "--port", "0")
-    nap, calculator = remote_tools(server.url)
+    nap, calculator = remote_tools(server.url, timeout=PATIENCE)
     box = open_box([nap, calculator])
     assert box.call(ToolCall("nap", {"seconds": 0})).data == "slept 0 s"
     results = []
     caller = threading.Thread(target=lambda: results.append(box.call(ToolCall("nap", {"seconds": 50}))))
     caller.start()
-    time.sleep(1)
-    assert caller.is_alive()
+    server.wait_until_at_work()
     started = time.perf_counter()
     os.kill(server.process.pid, signal.SIGKILL)
     caller.join(45)
@@ -73,10 +73,10 @@ def test_a_server_that_is_killed_is_NETWORK_ERROR_until_it_is_back(start_server,
 def test_a_server_with_enough_to_do_says_so(start_server, open_box):
     arguments = ("--max-requests", "1", "--max-body-bytes", "200")
     server = start_server("serve", "--tools", "nap", "calculator", "odd", "--port", "0", *arguments)
-    box = open_box(remote_tools(server.url))
-    caller = threading.Thread(target=lambda: box.call(ToolCall("nap", {"seconds": 6})))
+    box = open_box(remote_tools(server.url, timeout=PATIENCE))
+    caller = threading.Thread(target=lambda: box.call(ToolCall("nap", {"seconds": 4})))
     caller.start()
-    time.sleep(2)
+    server.wait_until_at_work()
     busy = box.call(ToolCall("calculator", {"expression": "1 + 1"}))
     assert busy.error == "RATE_LIMITED"
     assert "try again later" in busy.text
@@ -89,12 +89,13 @@ def test_a_server_with_enough_to_do_says_so(start_server, open_box):
 
 def test_by_name_as_a_recipe_names_it(start_server, capsys):
     server = start_server("serve", "--tools", "calculator", "--port", "0")
-    tool = load_tool("remote", url=server.url, tool="calculator")
+    tool = load_tool("remote", url=server.url, tool="calculator", timeout=PATIENCE)
     assert tool.name == "calculator"
-    config = json.dumps({"url": server.url, "tool": "calculator"})
+    config = json.dumps({"url": server.url, "tool": "calculator", "timeout": PATIENCE})
     assert main(["call", "remote", '{"expression": "6 * 7"}', "--config", config]) == 0
     assert capsys.readouterr().out == "42\n"
-    with ToolBox([tool, load_tool("remote", url=server.url, tool="calculator", prefix="far_")]) as box:
+    far = load_tool("remote", url=server.url, tool="calculator", prefix="far_", timeout=PATIENCE)
+    with ToolBox([tool, far]) as box:
         assert box.names == ["calculator", "far_calculator"]
         assert box.call(ToolCall("far_calculator", {"expression": "6 * 7"})).data == 42
 
@@ -119,7 +120,7 @@ def test_a_tool_the_server_has_not(start_server):
 def test_a_tool_the_server_no_longer_has_is_an_error_result(start_server, open_box):
     declared = declarations(start_server("serve", "--tools", "calculator", "--port", "0").url)["calculator"]
     other = start_server("serve", "--tools", "nap", "--port", "0")
-    box = open_box([RemoteTool(other.url, "calculator", declared=declared)])
+    box = open_box([RemoteTool(other.url, "calculator", declared=declared, timeout=PATIENCE)])
     result = box.call(ToolCall("calculator", {"expression": "1"}))
     assert (result.error, result.source) == ("UNKNOWN_TOOL", "calculator")
 
@@ -143,7 +144,7 @@ def test_another_kind_of_server_is_not_taken_for_one(start_server, tmp_path):
         "cacheable": True,
         "min_interval": 0,
     }
-    tool = RemoteTool(server.url, "calculator", declared=declared)
+    tool = RemoteTool(server.url, "calculator", declared=declared, timeout=PATIENCE)
     with ToolBox([tool]) as box:
         result = box.call(ToolCall("calculator"))
     assert (result.error, "answered 404 without a result" in result.text) == ("NETWORK_ERROR", True)
@@ -151,7 +152,7 @@ def test_another_kind_of_server_is_not_taken_for_one(start_server, tmp_path):
 
 def test_a_remote_tool_can_be_closed_and_opened_again(start_server):
     server = start_server("serve", "--tools", "calculator", "--port", "0")
-    tool = RemoteTool(server.url, "calculator")
+    tool = RemoteTool(server.url, "calculator", timeout=PATIENCE)
     for _ in range(2):
         with ToolBox([tool]) as box:
             assert box.call(ToolCall("calculator", {"expression": "6 * 7"})).data == 42

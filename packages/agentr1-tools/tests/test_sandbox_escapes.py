@@ -57,8 +57,8 @@ def call(open_box, sandbox, tag):
         box = open_box([tool])
         started = time.perf_counter()
         result = box.call(ToolCall("python", {"code": code}))
-        assert time.perf_counter() - started < timeout + 10
-        assert not left_of(tag)
+        assert time.perf_counter() - started < timeout + 30
+        wait_until_nothing_is_left(tag)
         return result
 
     return run
@@ -76,6 +76,14 @@ def left_of(limits):
             except OSError:
                 continue
     return found
+
+
+def wait_until_nothing_is_left(limits):
+    """On a busy machine a killed process does not end at once; one that was spared would live for minutes."""
+    deadline = time.monotonic() + 30
+    while left := left_of(limits):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
 
 
 def both(code, no_sandbox):
@@ -190,7 +198,7 @@ def test_a_fork_bomb_stays_small(call, sandbox, tag, grouped):
     watcher = threading.Thread(target=watch)
     watcher.start()
     bomb = "import os, time\nwhile True:\n    try:\n        os.fork()\n    except OSError:\n        time.sleep(0.05)"
-    result = call(bomb, timeout=3.0, groups=sandbox.groups if grouped else (), processes=24)
+    result = call(bomb, timeout=5.0, groups=sandbox.groups if grouped else (), processes=24)
     over.set()
     watcher.join()
     assert result.error == "TIMEOUT"
@@ -308,8 +316,10 @@ for path in glob.glob("/proc/[0-9]*/environ"):
         pass
 print(len(glob.glob("/proc/[0-9]*")))
 """
+    name = Path(f"/proc/{planted.pid}/comm")
     try:
-        time.sleep(0.2)
+        while name.read_text(encoding="utf-8") != "sleep\n":  # until then it is root's
+            assert planted.poll() is None
         assert SECRET in both(code, no_sandbox).stdout
         result = call(code)
     finally:
@@ -358,7 +368,7 @@ def test_twenty_runs_two_at_a_time_leave_no_process_and_no_descriptor(open_box, 
     before = [descriptors(pid) for pid in [os.getpid(), *family]]
     for _ in range(10):
         assert [result.text for result in box.call_many(calls)] == ["hello"] * 2
-    assert not left_of(tag)
+    wait_until_nothing_is_left(tag)
     assert sorted(processes.descendants(os.getpid())) == family
     assert [descriptors(pid) for pid in [os.getpid(), *family]] == before
     assert not [folder for parent in sandbox.groups for pid in family for folder in parent.glob(f"agentr1-{pid}-*")]

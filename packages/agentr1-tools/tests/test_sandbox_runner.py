@@ -58,7 +58,7 @@ def test_closing_the_box_ends_what_runs(sandbox):
     caller.start()
     time.sleep(0.5)
     box.close()
-    caller.join(10)
+    caller.join(30)
     assert [result.error for result in results] == ["CANCELLED"]
     assert not [folder for parent in sandbox.groups for folder in parent.glob("agentr1-*") if is_left(folder)]
 

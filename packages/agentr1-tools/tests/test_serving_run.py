@@ -1,3 +1,4 @@
+import contextlib
 import signal
 import socket
 import threading
@@ -14,19 +15,27 @@ pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 def test_a_signal_ends_it_with_what_it_has_begun(start_server, number):
     server = start_server("serve", "--tools", "nap", "--port", "0")
     answers = []
-    call = {"name": "nap", "arguments": {"seconds": 3}}
+    call = {"name": "nap", "arguments": {"seconds": 2}}
     caller = threading.Thread(target=lambda: answers.append(httpx.post(f"{server.url}/call", json=call, timeout=60)))
     caller.start()
-    time.sleep(2)  # on a busy machine a request takes its time to arrive
+    server.wait_until_at_work()
     server.process.send_signal(number)
     out, err = server.process.communicate(timeout=60)
     caller.join()
-    assert answers[0].json()["data"] in ("slept 3 s", "slept 3.0 s")
+    assert answers[0].json()["data"] in ("slept 2 s", "slept 2.0 s")
     assert out.splitlines() == [
         "agentr1-tools: stopping; requests at work have 5 s (Ctrl-C again: none)",
         "agentr1-tools: stopped",
     ]
     assert (server.process.returncode, err) == (0, "")
+
+
+def wait_until_it_listens_no_more(port):
+    deadline = time.monotonic() + 30
+    with contextlib.suppress(OSError):
+        while time.monotonic() < deadline:
+            socket.create_connection(("127.0.0.1", port), 30).close()
+            time.sleep(0.02)
 
 
 def test_a_second_signal_waits_for_nothing(start_server):
@@ -42,10 +51,10 @@ def test_a_second_signal_waits_for_nothing(start_server):
 
     caller = threading.Thread(target=call)
     caller.start()
-    time.sleep(0.7)
+    server.wait_until_at_work()
     started = time.perf_counter()
     server.process.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    wait_until_it_listens_no_more(server.port)  # the first signal has done what it does
     server.process.send_signal(signal.SIGINT)
     out, err = server.process.communicate(timeout=60)
     caller.join()

@@ -19,7 +19,7 @@ CALL = ToolCall("probe", {"x": 1})
 
 def wait_until_gone(pid):
     """The process is not there any more, not even as a zombie."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while os.path.exists(f"/proc/{pid}"):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -76,15 +76,15 @@ def test_a_call_is_cut_off_at_its_limit_and_leaves_nothing(open_box, make_tool, 
             misbehave(note)
         return {"status": "success", "data": "fine"}
 
-    box = open_box([make_tool(execute, timeout=1.0, cacheable=False)])
+    box = open_box([make_tool(execute, timeout=2.0, cacheable=False)])
     before = len(processes.descendants(os.getpid()))
     for _ in range(2):
         started = time.perf_counter()
         result = box.call(CALL)
-        assert time.perf_counter() - started < 1 + 3  # generous: other tests share the cores
+        assert time.perf_counter() - started < 2 + 30  # generous: other tests share the cores
         assert result.error == "TIMEOUT"
-        assert result.text == "Error [TIMEOUT]: the tool gave no answer within 1 s"
-        assert result.metrics["seconds"] >= 1
+        assert result.text == "Error [TIMEOUT]: the tool gave no answer within 2 s"
+        assert result.metrics["seconds"] >= 2
         assert box.call(ToolCall("probe", {"x": 0})).data == "fine"
         assert len(processes.descendants(os.getpid())) <= before
     box.close()
@@ -98,7 +98,7 @@ def test_the_model_cannot_set_the_limit(open_box, make_tool):
     box = open_box([make_tool(lambda params: backtrack(None), timeout=0.1)])
     started = time.perf_counter()
     assert box.call(ToolCall("probe", {"x": 1, "timeout": 600})).error == "TIMEOUT"
-    assert time.perf_counter() - started < 0.1 + 3
+    assert time.perf_counter() - started < 0.1 + 30
 
 
 def test_a_child_left_running_by_a_call_that_succeeded_is_killed(open_box, make_tool):
@@ -169,17 +169,25 @@ def test_a_guardian_that_cannot_fork_is_an_error(open_box, make_tool, monkeypatc
         open_box([make_tool(lambda params: {})])
 
 
-def test_an_interrupted_caller_leaves_the_box_in_order(open_box, make_tool, monkeypatch):
+def test_an_interrupted_caller_leaves_the_box_in_order(open_box, make_tool, tmp_path):
+    begun = tmp_path / "begun"
+
     def slow(params):
+        begun.touch()
         time.sleep(params["x"])
         return {"status": "success", "data": "fine"}
 
-    box = open_box([make_tool(slow, timeout=5)], workers=1)
-    timer = threading.Timer(0.3, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
-    timer.start()
+    def interrupt():
+        while not begun.exists():
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    box = open_box([make_tool(slow, timeout=60)], workers=1)
+    interrupter = threading.Thread(target=interrupt, daemon=True)
+    interrupter.start()
     with pytest.raises(KeyboardInterrupt):
-        box.call(ToolCall("probe", {"x": 4}))
-    timer.join()
+        box.call(ToolCall("probe", {"x": 50}))
+    interrupter.join()
     assert box.call(ToolCall("probe", {"x": 0})).data == "fine"
 
 
@@ -190,12 +198,14 @@ def test_workers_are_used_again_and_are_not_this_process(open_box, make_tool):
     assert os.getpid() not in pids
 
 
-def test_calls_at_the_same_time_use_several_workers_up_to_the_limit(open_box, make_tool):
-    def slow(params):
-        time.sleep(0.1)
+def test_calls_at_the_same_time_use_several_workers_up_to_the_limit(open_box, make_tool, tmp_path):
+    def meet(params):
+        (tmp_path / str(os.getpid())).touch()
+        while len(os.listdir(tmp_path)) < 3:
+            time.sleep(0.01)
         return {"status": "success", "data": os.getpid()}
 
-    box = open_box([make_tool(slow, timeout=5, cacheable=False)], workers=3)
+    box = open_box([make_tool(meet, timeout=60, cacheable=False)], workers=3)
     results = box.call_many([CALL] * 9)
     assert len({result.data for result in results}) == 3
 
@@ -241,14 +251,15 @@ def test_an_async_tool_that_is_not_cooperative_runs_in_a_worker(open_box):
     assert open_box([Slow()]).call(ToolCall("probe")).data != os.getpid()
 
 
-def test_closing_cancels_what_runs(open_box, make_tool):
-    box = open_box([make_tool(lambda params: time.sleep(600), timeout=30)])
-    results = []
+def test_closing_cancels_what_runs(open_box, make_tool, tmp_path):
+    begun, results = tmp_path / "begun", []
+    box = open_box([make_tool(lambda params: begun.touch() or time.sleep(600), timeout=60)])
     caller = threading.Thread(target=lambda: results.append(box.call(CALL)))
     caller.start()
-    time.sleep(0.3)
+    while not begun.exists():
+        time.sleep(0.01)
     box.close()
-    caller.join(5)
+    caller.join(30)
     assert [result.error for result in results] == ["CANCELLED"]
     assert box.call(CALL).error == "CANCELLED"
 
@@ -287,7 +298,7 @@ def test_a_tool_of_a_module_comes_from_the_nursery(open_box, tmp_path, monkeypat
     (tmp_path / "hung_tools.py").write_text(
         "import os, subprocess\n"
         "from agentr1_tools import tool\n"
-        "@tool(timeout=0.3, cacheable=False)\n"
+        "@tool(timeout=3, cacheable=False)\n"
         "def nap(seconds: float, notes: str) -> list[int]:\n"
         "    '''Sleep.'''\n"
         "    shell = subprocess.Popen(['sh', '-c', f'setsid sleep {seconds} & echo $!; wait'], stdout=-1)\n"

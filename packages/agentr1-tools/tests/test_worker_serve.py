@@ -36,9 +36,9 @@ def test_a_worker_says_ready_answers_and_ends_with_its_channel(serve, make_tool,
     tool = make_tool(lambda params: {"status": "success", "data": params["x"] * 2})
     tool.close = (tmp_path / "closed").touch
     channel, pid = serve(tool)
-    assert channel.receive(10) == {"ready": True, "error": ""}
+    assert channel.receive(30) == {"ready": True, "error": ""}
     channel.send({"params": {"x": 21}, "timeout": 1})
-    assert channel.receive(5) == {"status": "success", "data": 42, "error": None, "text": "42", "metrics": {}}
+    assert channel.receive(30) == {"status": "success", "data": 42, "error": None, "text": "42", "metrics": {}}
     channel.close()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert (tmp_path / "closed").exists()
@@ -51,7 +51,7 @@ def test_a_tool_that_does_not_open_says_why(serve, make_tool):
     tool = make_tool(lambda params: {})
     tool.open = fail
     channel, _ = serve(tool)
-    assert channel.receive(10) == {"ready": False, "error": "FileNotFoundError: no index"}
+    assert channel.receive(30) == {"ready": False, "error": "FileNotFoundError: no index"}
 
 
 def test_the_worker_is_cut_off_from_its_parent(serve, make_tool):
@@ -72,9 +72,9 @@ def test_the_worker_is_cut_off_from_its_parent(serve, make_tool):
     os.close(write)
     assert os.read(read, 1) == b""  # the worker does not hold the other end
     os.close(read)
-    channel.receive(10)
+    channel.receive(30)
     channel.send({"params": {}, "timeout": 1})
-    assert channel.receive(5)["data"] == [[3], True, True]
+    assert channel.receive(30)["data"] == [[3], True, True]
 
 
 def test_a_worker_without_a_parent_is_ended_by_the_kernel(serve, make_tool, monkeypatch):
@@ -86,8 +86,8 @@ def test_a_worker_without_a_parent_is_ended_by_the_kernel(serve, make_tool, monk
 
     monkeypatch.setattr(module, "_BACKSTOP_SECONDS", 0.1)
     channel, pid = serve(make_tool(hang))
-    channel.receive(10)
+    channel.receive(30)
     channel.send({"params": {}, "timeout": 0.2})
     with pytest.raises(ChannelClosed):
-        channel.receive(5)
+        channel.receive(30)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGALRM
