@@ -18,8 +18,13 @@ import gymnasium
 import pytest
 from agentr1_envs.spaces import Text
 from agentr1_envs.vector import ThreadVectorEnv
+from hypothesis import HealthCheck, settings
 
 sys.path.append(str(Path(__file__).parent))  # tests and the servers they start import `served_toys`
+
+# A busy machine is not a fault of the code under test.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 EVERY_ENV = [
     ("agentr1/ALFWorld-v0", {}),
@@ -132,9 +137,9 @@ def start_server() -> Iterator[Callable[..., Server]]:
     def _start(*arguments: str) -> Server:
         command = [sys.executable, "-c", "from agentr1_envs.cli import main; main()", "serve", *arguments]
         port = () if "--port" in arguments else ("--port", "0")
-        settings = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         process = subprocess.Popen(
-            [*command, *port], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=settings
+            [*command, *port], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=variables
         )
         assert process.stdout is not None
         first = process.stdout.readline()

@@ -48,11 +48,12 @@ def test_shared_while_used() -> None:
 
 
 def test_a_lock_held_by_a_thread_is_free_in_a_forked_child() -> None:
-    lock, release = ForkSafeLock(), threading.Event()
+    lock, held, release = ForkSafeLock(), threading.Event(), threading.Event()
 
     def hold() -> None:
         with lock:
-            release.wait(20)
+            held.set()
+            release.wait(120)
 
     def enter() -> None:
         with lock:
@@ -60,10 +61,10 @@ def test_a_lock_held_by_a_thread_is_free_in_a_forked_child() -> None:
 
     holder = threading.Thread(target=hold)
     holder.start()
-    time.sleep(0.05)
+    assert held.wait(30)
     child = multiprocessing.get_context("fork").Process(target=enter)
     child.start()
-    child.join(5)
+    child.join(60)
     release.set()
     holder.join()
     assert child.exitcode == 0

@@ -1,5 +1,6 @@
 import json
 import socket
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -94,14 +95,21 @@ def test_a_dropped_session_is_taken_up(serve_here: Any, dial: Any) -> None:
 def test_who_leaves_in_the_middle_of_a_call_ends_the_session_if_it_said_so(
     serve_here: Any, dial: Any, until: Any, capfd: Any
 ) -> None:
-    url = serve_here(stranger)
+    free = threading.Event()
+
+    class Waiting(served_toys.Stranger):
+        def step(self, action: str) -> Any:
+            return free.wait(60) and super().step(action)
+
+    url = serve_here(lambda mode: Waiting())
     line = dial(url)
     line.ask(**OPEN)
     line.ask(number=1, do="reset", seed=4, options=None)
-    line.socket.send(dumps({"number": 2, "do": "step", "action": "sleep 0.5"}))
+    line.socket.send(dumps({"number": 2, "do": "step", "action": "go"}))
     line.socket.send(dumps({"do": "close"}))
     line.socket.socket.shutdown(socket.SHUT_RDWR)
     assert health(url)["sessions"] == 1
+    free.set()
     until(lambda: health(url)["sessions"] == 0)
     assert capfd.readouterr().err == ""
 
@@ -156,12 +164,12 @@ def test_nobody_gets_in_without_the_token_or_from_a_web_page(serve_here: Any, di
 
 
 def test_ended_sessions_hang_up(serve_here: Any, dial: Any) -> None:
-    url = serve_here(stranger, idle_seconds=0.4, step_seconds=0.2)
+    url = serve_here(stranger, idle_seconds=1.5, step_seconds=1)
     idle, slow = dial(url), dial(url)
     session = idle.ask(**OPEN)["result"]["session"]
     slow.ask(**OPEN)
     slow.ask(number=1, do="reset", seed=0, options=None)
-    assert slow.ask(number=2, do="step", action="sleep 0.6")["final"]
+    assert slow.ask(number=2, do="step", action="sleep 3")["final"]
     assert slow.hear_end() == ENDED
     assert idle.hear_end() == ENDED
     assert "nobody asked" in dial(url).ask(do="resume", session=session)["error"]["text"]

@@ -35,7 +35,7 @@ def test_a_signal_ends_it_and_closes_the_environments(start_server: Any, tmp_pat
 
 
 def test_an_environment_that_hangs_does_not_keep_the_server(start_server: Any) -> None:
-    server = start_server(ID, "--step-seconds", "0.1")
+    server = start_server(ID, "--step-seconds", "1")
     env = gymnasium.make("agentr1/Remote-v0", url=server.url, env_id=ID)
     env.reset(seed=0)
     with pytest.raises(TimeoutError):

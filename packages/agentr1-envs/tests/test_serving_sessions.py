@@ -56,7 +56,7 @@ async def test_idle_sessions_end_and_busy_ones_do_not(until_async: Any) -> None:
     idle, _ = await opened.open(None)
     busy, _ = await opened.open(None)
     await busy.ask({"number": 1, "do": "reset", "seed": 0, "options": None})
-    at_work = asyncio.create_task(busy.ask({"number": 2, "do": "step", "action": "sleep 1.5"}))
+    at_work = asyncio.create_task(busy.ask({"number": 2, "do": "step", "action": "sleep 3"}))
     watching = asyncio.create_task(opened.watch())
     await until_async(lambda: bool(closed))
     with pytest.raises(SessionLostError, match=r"nobody asked anything for 0.3 s"):

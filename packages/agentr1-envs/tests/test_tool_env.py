@@ -49,9 +49,10 @@ class Finder(BaseTool):
 class Sleeper(Finder):
     name = "sleep"
     timeout = 10.0
+    seconds = 0.05
 
     def execute(self, params: dict[str, Any]) -> dict[str, Any]:
-        time.sleep(0.05)
+        time.sleep(self.seconds)
         return {"status": "success", "data": None}
 
 
@@ -180,6 +181,7 @@ def test_the_tool_time_of_an_episode_runs_out_and_comes_back(start: Callable[...
 
 
 def test_the_time_of_a_call_can_be_set_for_named_tools(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sleeper, "seconds", 1.0)
     monkeypatch.setattr(module, "load_tool", lambda name: Sleeper())
     act = find("A").replace("find", "sleep")
     observation, *_, info = start("hops", ("sleep",), tool_timeout=0.001).step(act)

@@ -6,7 +6,7 @@ import pytest
 from agentr1_envs import Messages, Text
 from agentr1_envs.errors import WireError
 from agentr1_envs.wire import dumps, loads, pack_space, unpack_space
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters())
@@ -33,7 +33,6 @@ def same(first: object, second: object) -> bool:
     return first == second
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_a_value_comes_back_as_it_was(value: object) -> None:
     assert same(loads(dumps(value)), value)
