@@ -14,7 +14,7 @@ from agentr1_tools.http_client import HttpClient
 def wire():
     """A socket on loopback whose connections are answered, in order, by the bytes given; None closes unanswered."""
     listener = socket.create_server(("127.0.0.1", 0))
-    served = []
+    served, over = [], threading.Event()
 
     def answer(*replies, pause=0.0):
         def work():
@@ -25,7 +25,7 @@ def wire():
                     return
                 with connection:
                     served.append(received(connection))
-                    time.sleep(pause)
+                    over.wait(pause)
                     if reply is not None:
                         connection.sendall(reply)
 
@@ -34,6 +34,7 @@ def wire():
 
     answer.served = served
     yield answer
+    over.set()
     listener.close()
 
 

@@ -1,5 +1,6 @@
 import json
 import sys
+import threading
 import time
 
 import pytest
@@ -146,11 +147,13 @@ def test_no_retriever_is_NETWORK_ERROR(open_box, retriever):
 
 
 def test_a_slow_retriever_is_TIMEOUT_at_the_limit(open_box, retriever):
-    retriever.answer = lambda body: (time.sleep(12), (200, {"result": [[]]}))[1]
+    over = threading.Event()
+    retriever.answer = lambda body: (over.wait(12), (200, {"result": [[]]}))[1]
     box = open_box([WikiSearch(retriever_url=retriever.url)])
     started = time.perf_counter()
     assert box.call(ToolCall("wiki_search", {"query": "norway"})).error == "TIMEOUT"
     assert 0.45 < time.perf_counter() - started < 11
+    over.set()
 
 
 def test_dense_retrieval_needs_its_extra_a_model_and_a_corpus(monkeypatch):
