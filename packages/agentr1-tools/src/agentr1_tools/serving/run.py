@@ -18,10 +18,11 @@ class _Server(uvicorn.Server):
     """uvicorn, which says that it heard the signal."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if not self.should_exit:
+        first = not self.should_exit
+        super().handle_exit(sig, frame)  # before it is said: another signal may come at any moment
+        if first:
             print(f"agentr1-tools: stopping; requests at work have {GRACE_SECONDS} s (Ctrl-C again: none)", flush=True)
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a request that is cut off now is no fault
-        super().handle_exit(sig, frame)
 
 
 def run(app: App, host: str, port: int, what: str) -> None:
