@@ -74,5 +74,5 @@ def test_ranks_without_a_launcher_do_not_leak(tmp_path: Path) -> None:
         "if len(sys.argv) == 1: subprocess.run([sys.executable, __file__, 'again'], check=True)\n"
         "distributed.shutdown()\n"
     )
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=True)
     assert sorted(done.stdout.split()) == ["1", "1"]

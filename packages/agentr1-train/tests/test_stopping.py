@@ -47,13 +47,13 @@ def test_the_watch_of_several_ranks_opens_and_closes(monkeypatch: pytest.MonkeyP
 
 
 RANKS = """
-import os, signal, subprocess, sys, time
-rank = [sys.executable, "-c", "import time; time.sleep(60)"]
+import os, subprocess, sys
+rank = [sys.executable, "-c", "import time; time.sleep(300)"]
 asked = [sys.executable, "-c", "from agentr1_train.stopping import siblings; print(siblings())"]
 other = subprocess.Popen(rank)
 print(subprocess.run(asked, capture_output=True, text=True).stdout.strip())
 other.kill()
-time.sleep(0.5)
+os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
 print(subprocess.run(asked, capture_output=True, text=True).stdout.strip())
 """
 
