@@ -1,13 +1,17 @@
 """A server that speaks OpenAI's protocol over real sockets and misbehaves as it is told.
 
-    python scripted_endpoint.py        serve until killed; the first line of output is the address
+    python scripted_endpoint.py [ACT ...]        serve until killed; the first line of output is the address
 
 ``plan`` says what becomes of the first requests, in the order in which they come: ``ok``, a status (``429``, with
 ``429:1`` for ``Retry-After: 1``), ``drop`` (the connection ends without an answer), ``garbage`` (no JSON), ``odd``
-(JSON without choices), ``hang``. After the plan everything is answered: the last word of the last message.
+(JSON without choices), ``hang`` (no answer as long as it serves), ``die`` (SIGKILL of the server). After the plan
+everything is answered: the last word of the last message.
 """
 
 import json
+import os
+import signal
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,14 +24,17 @@ class Endpoint(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, plan: tuple[str, ...] = (), slow_s: float = 0.0) -> None:
+    def __init__(self, plan: tuple[str, ...] = (), slow_s: float = 0.0, together: int = 1) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.plan, self.slow_s = list(plan), slow_s
+        self.together = together
+        """Nothing is answered before so many requests are under way at once."""
         self.bodies: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self.times: list[float] = []
         self.open, self.most_open = 0, 0
-        self.lock = threading.Lock()
+        self.lock = threading.Condition()
+        self.over = threading.Event()
         self.thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
 
     @property
@@ -42,6 +49,7 @@ class Endpoint(ThreadingHTTPServer):
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.over.set()
         self.shutdown()
         self.server_close()
 
@@ -59,8 +67,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.open += 1
             self.server.most_open = max(self.server.most_open, self.server.open)
             act = self.server.plan.pop(0) if self.server.plan else "ok"
+            self.server.lock.notify_all()
+            self.server.lock.wait_for(lambda: self.server.most_open >= self.server.together, timeout=60)
         try:
-            time.sleep(self.server.slow_s)
+            self.server.over.wait(self.server.slow_s)
             self._act(act, body)
         finally:
             with self.server.lock:
@@ -72,8 +82,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.close()
         elif act == "hang":
-            time.sleep(2.0)
+            self.server.over.wait(60)
             self.close_connection = True
+        elif act == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
         elif act == "garbage":
             self._send(200, b"<html>at your service</html>")
         elif act == "odd":
@@ -107,6 +119,6 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    with Endpoint(slow_s=0.05) as endpoint:
+    with Endpoint(tuple(sys.argv[1:]), slow_s=0.05) as endpoint:
         print(endpoint.url, flush=True)
         endpoint.thread.join()

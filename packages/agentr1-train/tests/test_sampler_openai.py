@@ -6,9 +6,9 @@ import importlib.util
 import itertools
 import json
 import signal
+import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +23,7 @@ from agentr1_train.env_pool import EnvPool
 from agentr1_train.errors import ConfigError, EndpointError, RequestRefusedError
 from agentr1_train.evaluate import Evaluation, evaluate, evaluation_flow
 from agentr1_train.renderer import Renderer, byte_tokenizer
+from agentr1_train.sampler import openai
 from agentr1_train.sampler.base import Completion, Prompt, SamplingParams
 from agentr1_train.sampler.openai import LONGEST_RETRY_AFTER_S, OpenAISampler
 from agentr1_train.trainer import evaluate_only, train
@@ -82,7 +83,7 @@ def test_text_usage_and_cost_come_back(ask: Any) -> None:
 @pytest.mark.parametrize("act", ["500", "503", "408", "drop", "garbage", "odd", "hang"])
 def test_what_may_go_well_next_time_is_tried_again(ask: Any, act: str) -> None:
     with Endpoint((act,)) as server:
-        (found,) = ask(server.url, timeout_s=0.5)
+        (found,) = ask(server.url, timeout_s=2.0 if act == "hang" else 60.0)
         assert found.text == "left"
     usage = ask.sampler.usage
     assert (usage["requests"], usage["retries"], usage["output_tokens"]) == (2, 1, 3)
@@ -92,14 +93,23 @@ def test_retry_after_is_waited_for(ask: Any) -> None:
     with Endpoint(("429:1.2",)) as server:
         assert ask(server.url)[0].text == "left"
         first, second = server.times
-    assert 1.2 <= second - first < 3.0
+    assert 1.2 <= second - first < 10.0
 
 
-def test_backing_off_takes_longer_each_time(ask: Any) -> None:
+def test_backing_off_takes_longer_each_time(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    backoff = openai._backoff
+
+    def noted(attempt: int) -> float:
+        waits.append(backoff(attempt))
+        return waits[-1]
+
+    monkeypatch.setattr(openai, "_backoff", noted)
     with Endpoint(("500", "500")) as server:
         ask(server.url)
-        one, two, three = server.times
-    assert 0.35 < two - one < three - two
+    assert 0.35 < waits[0] < waits[1]
+    gaps = [after - before for before, after in itertools.pairwise(server.times)]
+    assert all(gap >= wait for gap, wait in zip(gaps, waits, strict=True))
 
 
 def test_after_the_retries_it_says_what_was_wrong_in_one_line(ask: Any) -> None:
@@ -137,19 +147,18 @@ def test_a_request_refused_for_what_it_says_is_its_own_error(ask: Any) -> None:
 
 def test_requests_keep_to_the_rate(ask: Any) -> None:
     with Endpoint() as server:
-        ask(server.url, ("a",) * 6, requests_per_minute=600.0)
+        started = time.monotonic()
+        ask(server.url, ("a",) * 6, requests_per_minute=200.0)
         times = sorted(server.times)
+    assert all(at - started >= 0.3 * turn for turn, at in enumerate(times))  # none before its turn
     gaps = [after - before for before, after in itertools.pairwise(times)]
-    assert times[-1] - times[0] >= 0.45
-    assert min(gaps) > 0.05
+    assert statistics.median(gaps) > 0.05  # nor all at the end; a busy machine may hold up some
 
 
 def test_requests_are_under_way_side_by_side(ask: Any) -> None:
-    with Endpoint(slow_s=0.3) as server:
-        started = time.monotonic()
+    with Endpoint(together=12) as server:
         ask(server.url, ("a",) * 12)
-    assert server.most_open == 12
-    assert time.monotonic() - started < 2.0
+    assert (server.most_open, len(server.bodies)) == (12, 12)
 
 
 def test_the_ids_of_a_template_go_to_completions(ask: Any) -> None:
@@ -162,7 +171,7 @@ def test_the_ids_of_a_template_go_to_completions(ask: Any) -> None:
 
 
 def test_a_cancelled_request_is_dropped_and_closing_does_not_wait(tiny_tokenizer: Any) -> None:
-    with Endpoint(slow_s=1.5) as server:
+    with Endpoint(slow_s=30.0) as server:
         sampler = OpenAISampler(settings(server.url), tiny_tokenizer)
 
         async def impatient() -> None:
@@ -173,7 +182,7 @@ def test_a_cancelled_request_is_dropped_and_closing_does_not_wait(tiny_tokenizer
         started = time.monotonic()
         sampler.close()
         sampler.close()
-        assert time.monotonic() - started < 1.0
+        assert time.monotonic() - started < 4.5  # it gives up waiting after 5 s
 
 
 def played(url: str, episodes: int = 6, **fields: Any) -> Evaluation:
@@ -235,18 +244,15 @@ def test_an_endpoint_that_is_killed_ends_the_evaluation_in_one_line(
     symbol_recipe: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """SIGKILL while requests are under way; started again, the evaluation is whole."""
-    program = [sys.executable, str(HERE / "scripted_endpoint.py")]
+    program = [sys.executable, str(HERE / "scripted_endpoint.py"), *["ok"] * 20, "die"]
     path = tmp_path / "recipe.toml"
     words = ["evaluate", str(path), "--evaluation.episodes", "300", "--rollout.concurrency", "2"]
     with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
         path.write_text(tomli_w.dumps(recipe_on(url, symbol_recipe)), "utf-8")
-        timer = threading.Timer(1.0, server.kill)
-        timer.start()
         assert main(words) == 2
-        timer.join()
-        assert server.wait(timeout=10) == -signal.SIGKILL
+        assert server.wait(timeout=60) == -signal.SIGKILL
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "gave no answer in 2 attempts: ConnectError" in error
