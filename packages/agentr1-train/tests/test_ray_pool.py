@@ -39,6 +39,8 @@ GROUPS, SIZE = 4, 2
 NODE = {"num_cpus": 2, "object_store_memory": 80_000_000}
 PATIENT = {"gcs_rpc_server_reconnect_timeout_s": 300, "health_check_timeout_ms": 30_000}
 """A machine that is busy with other tests is no dead node."""
+START_S = 300.0
+"""Processes that start side by side on such a machine take their time."""
 
 
 @pytest.fixture(autouse=True)
@@ -91,11 +93,11 @@ def untimed(groups: list[TrajectoryGroup]) -> list[Trajectory]:
 
 
 def diary(**kwargs: Any) -> EnvConfig:
-    return EnvConfig(id="cluster_env:Diary-v0", kwargs=kwargs)
+    return EnvConfig(id="cluster_env:Diary-v0", kwargs=kwargs, step_timeout_s=300.0)  # a gate may hold it
 
 
 def settings(cluster: Any, **others: Any) -> RayConfig:
-    return RayConfig(**{"actors": 2, "address": cluster.address, **others})
+    return RayConfig(**{"actors": 2, "address": cluster.address, "start_timeout_s": START_S, **others})
 
 
 def lines(log: Path) -> list[tuple[int, int, str]]:
@@ -106,7 +108,7 @@ def lines(log: Path) -> list[tuple[int, int, str]]:
 
 def standing(pool: RayPool) -> RayPool:
     """Wait for all actors; a rollout begins as soon as one stands."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + START_S
     while len(pool._admit()) < len(pool._workers) and time.monotonic() < deadline:
         time.sleep(0.05)
     return pool
@@ -226,6 +228,7 @@ def test_what_cannot_start_is_refused(cluster: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1000)
 def test_training_over_ray_under_the_launcher(
     cluster: Any,
     second_node: Any,
@@ -238,9 +241,10 @@ def test_training_over_ray_under_the_launcher(
     sections = {"updates": 2, "evaluation": {"episodes": 4}}
     train(recipe_from_dict(symbol_recipe(**sections, run_dir=str(tmp_path / "alone"))))
     recipe = tmp_path / "recipe.toml"
-    recipe.write_text(tomli_w.dumps(symbol_recipe(**sections, ray={"actors": 1, "address": cluster.address})), "utf-8")
+    ray = {"actors": 1, "address": cluster.address, "start_timeout_s": START_S}
+    recipe.write_text(tomli_w.dumps(symbol_recipe(**sections, ray=ray)), "utf-8")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
-    done = launch("--module", "agentr1_train", recipe, timeout=400)
+    done = launch("--module", "agentr1_train", recipe, timeout=800)
     assert done.returncode == 0, done.stderr[-3000:]
     first = [read_rollouts(rollout_path(tmp_path / name, 1)) for name in ("alone", "run")]
     alone, over_ray = ([tuple(step.response_ids for step in item.steps) for item in items] for items in first)
@@ -264,7 +268,7 @@ def test_a_warm_start_over_ray_is_the_one_without(
         rollout={"max_response_tokens": 2},
         supervised={"batches": 3, "batch_size": 8, "lr": 1e-2},
     )
-    over_ray = {"actors": 2, "address": cluster.address}
+    over_ray = {"actors": 2, "address": cluster.address, "start_timeout_s": START_S}
     seen = []
     for name, section in (("here", {}), ("there", over_ray)):
         folder = supervised_only(recipe_from_dict(table | {"run_dir": str(tmp_path / name), "ray": section}))
@@ -286,7 +290,7 @@ def test_baselines_over_ray_are_those_without(cluster: Any, tiny_model_dir: Path
     )
     options = BaselineOptions(trained=str(tiny_model_dir))
     here = run_baselines(recipe, options, "cpu")
-    there = run_baselines(replace(recipe, ray=settings(cluster, actors=1, start_timeout_s=400.0)), options, "cpu")
+    there = run_baselines(replace(recipe, ray=settings(cluster, actors=1)), options, "cpu")
     assert list(here) == list(there) == [*STRATEGIES, "trained"]
     for name, item in here.items():
         assert not any(row.error for row in item.rows)
