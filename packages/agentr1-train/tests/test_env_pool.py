@@ -101,7 +101,7 @@ def test_environments_are_reused_and_closed() -> None:
     with EnvPool(EnvConfig(id="stranger/Talkative-v0")) as pool:
         asyncio.run(run(pool))
         assert TalkativeEnv.made == 2
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while TalkativeEnv.closed < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert TalkativeEnv.closed == 2
@@ -123,7 +123,7 @@ def test_what_failed_or_hangs_is_replaced(echo_env_id, fail) -> None:
     started = time.perf_counter()
     with EnvPool(EnvConfig(id=echo_env_id, kwargs={"fail": fail}, step_timeout_s=0.2)) as pool:
         asyncio.run(run(pool))
-    assert time.perf_counter() - started < 5  # nobody waited for the hung one
+    assert time.perf_counter() - started < 20  # nobody waited for the hung one
 
 
 def test_a_cancelled_call_leaves_its_environment_unusable(echo_env_id) -> None:

@@ -24,6 +24,8 @@ from agentr1_train.sampler.scripted import ScriptedSampler
 from agentr1_train.trajectory import Trajectory, TrajectoryGroup
 
 SETTINGS = RolloutConfig(max_prompt_tokens=2000, max_response_tokens=24)
+PATIENCE_S = 60.0
+"""Long enough for a busy machine, so that what meets in a batch does not depend on it."""
 DIARY = EnvConfig(id="cluster_env:Diary-v0")
 
 
@@ -85,8 +87,9 @@ def untimed(groups: list[TrajectoryGroup]) -> list[TrajectoryGroup]:
 
 
 def roll(pool: Any, flow: AgentFlow, sampler: Any) -> list[TrajectoryGroup]:
+    where = {"group_size": 2, "key": (3, 0), "concurrency": 6, "patience_s": PATIENCE_S}
     with pool:
-        return untimed(collect(pool, sampler, flow, update_groups(3, 0, 3), group_size=2, key=(3, 0), concurrency=6))
+        return untimed(collect(pool, sampler, flow, update_groups(3, 0, 3), **where))
 
 
 def test_a_host_plays_what_is_played_here(tiny_tokenizer: Any) -> None:
@@ -111,7 +114,7 @@ def test_branches_have_their_own_place_in_flight(tiny_tokenizer: Any) -> None:
     here = roll(EnvPool(DIARY), flow, sampler)
     started = time.monotonic()
     assert roll(HostPool(DIARY), flow, sampler) == here
-    assert time.monotonic() - started < 2.0  # no batch waited for a branch that rests or has ended
+    assert time.monotonic() - started < PATIENCE_S  # no batch waited for a branch that rests or has ended
     assert [len(group.trajectories) for group in here] == [8, 8, 8]
 
 
@@ -167,9 +170,9 @@ def test_what_the_sampler_raises_abandons_the_episode(tiny_tokenizer: Any) -> No
         with pytest.raises(MemoryError, match="too long"):
             await play_episode(pool, flow, task, sampler)
         await pool.host.answer(pool.number, 0, Completion((), (), "stop"), 0)  # late, for nobody
-        await asyncio.sleep(0.05)
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        assert not others
+        async with asyncio.timeout(30):
+            while asyncio.all_tasks() - {asyncio.current_task()}:
+                await asyncio.sleep(0.01)
         assert not pool.host._plays
         pool.close()
 
@@ -186,7 +189,7 @@ def test_whoever_waits_for_an_abandoned_episode_stops_waiting(tiny_tokenizer: An
         waiting = asyncio.create_task(host.events(1))
         await asyncio.sleep(0)
         host.abandon(1)
-        assert await asyncio.wait_for(waiting, 5) == [Finished(())]
+        assert await asyncio.wait_for(waiting, 30) == [Finished(())]
         host.close()
 
     asyncio.run(main())

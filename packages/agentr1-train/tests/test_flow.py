@@ -197,13 +197,13 @@ def test_an_empty_response_is_a_step(tiny_tokenizer) -> None:
         ("step", "step 0: KeyError: 'inventory'", 1),
         ("nan", "step 0: the reward is nan (float); a finite number is needed", 1),
         ("type", "step 0: the reward is 'one' (str); a finite number is needed", 1),
-        ("hang_reset", "reset: TimeoutError: no answer within 0.3 s", 0),
-        ("hang_step", "step 0: TimeoutError: no answer within 0.3 s", 1),
+        ("hang_reset", "reset: TimeoutError: no answer within 2 s", 0),
+        ("hang_step", "step 0: TimeoutError: no answer within 2 s", 1),
     ],
 )
 def test_what_an_environment_does_wrong_is_data(tiny_tokenizer, fail, reason, steps) -> None:
     started = time.perf_counter()
-    trajectory, sampler = play(tiny_tokenizer, say("left right up down"), fail=fail, timeout_s=0.3)
+    trajectory, sampler = play(tiny_tokenizer, say("left right up down"), fail=fail, timeout_s=2.0)
     assert (trajectory.end_reason, trajectory.error) == ("error", reason)
     assert len(trajectory.steps) == steps == len(sampler.seen)
     assert not trajectory.success
@@ -211,7 +211,7 @@ def test_what_an_environment_does_wrong_is_data(tiny_tokenizer, fail, reason, st
     if steps:  # what was sampled is kept, though its answer never came
         assert trajectory.steps[0].response_ids == sampler.seen[0][1].ids
         assert trajectory.steps[0].truncated
-    assert time.perf_counter() - started < 10
+    assert time.perf_counter() - started < 20  # it hangs for 30 s
 
 
 class OddEnv(gymnasium.Env[Any, str]):

@@ -18,7 +18,7 @@ from agentr1_train.rollout import Stop
 from agentr1_train.rollouts_ahead import RolloutsAhead
 from agentr1_train.sampler.scripted import ScriptedSampler
 from agentr1_train.tracking import read_events, read_rollouts, rollout_path
-from agentr1_train.trainer import open_run, train
+from agentr1_train.trainer import Run, open_run, train
 from agentr1_train.trajectory import TrajectoryGroup
 from agentr1_train.update import update_models
 from agentr1_train.weight_sync import policy_weights, sync_weights
@@ -131,28 +131,30 @@ def test_stale_samples_are_weighed_by_the_present_policy(symbol_recipe: Make) ->
     assert stale[1]["mismatch/ratio_max"] > 1.01
 
 
-def test_rollouts_and_updates_overlap(symbol_recipe: Make) -> None:
-    """An environment that sleeps 0.2 s a step, and updates of many passes: most of the waiting disappears."""
+def test_rollouts_and_updates_overlap(symbol_recipe: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An environment that sleeps 0.2 s a step, and updates as long as its rollouts: the waiting disappears."""
     more = {
         "updates": 4,
         "env": {"id": "stranger/Echo-v0", "kwargs": {"slow_s": 0.2, "turns": 2}},
         "rollout": {"max_prompt_tokens": 60, "max_response_tokens": 2},
-        "optimizer": {"lr": 1e-6, "epochs": 60},
+        "optimizer": {"lr": 1e-6},
         "checkpoint": {"export": False},
     }
-    seconds = []
-    for level in (0, 1):
-        table = at_level(level, symbol_recipe, f"level_{level}", **more)
-        started = time.perf_counter()
-        folder = train(recipe_from_dict(table))
-        seconds.append(time.perf_counter() - started)
-        waited = sum(event["time/rollout"] for event in updates_of(folder)[1:])
-        busy = sum(min(event["time/update"], 0.4) for event in updates_of(folder)[:-1])
-        if level == 0:
-            assert waited > 3 * 0.4
-        else:
-            assert waited < sum(event["time/play"] for event in updates_of(folder)[1:]) - 0.7 * busy
-    assert seconds[1] < seconds[0]
+    learn, seen = Run.learn, []
+
+    def learn_until_the_next_is_played(run: Run, *given: Any) -> None:
+        if run.ahead is not None:
+            seen.append(len(run.ahead.settle()))  # the thread plays on meanwhile
+        learn(run, *given)
+
+    monkeypatch.setattr(Run, "learn", learn_until_the_next_is_played)
+    folders = [train(recipe_from_dict(at_level(at, symbol_recipe, f"level_{at}", **more))) for at in (0, 1)]
+    waited, less = (sum(event["time/rollout"] for event in updates_of(folder)[1:]) for folder in folders)
+    played = sum(event["time/play"] for event in updates_of(folders[1])[1:])
+    assert waited >= 3 * 0.4
+    assert played >= 3 * 0.4
+    assert less < 0.5 * played
+    assert seen == [1, 1, 1, 0]
 
 
 def test_what_fails_in_the_thread_is_raised_by_the_run(symbol_recipe: Make) -> None:
@@ -222,7 +224,7 @@ def test_closing_does_not_wait_for_an_environment_that_hangs(symbol_recipe: Make
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert time.perf_counter() - started[0] < 10  # the environment hangs for 30 s
+    assert time.perf_counter() - started[0] < 20  # the environment hangs for 30 s
     assert not is_running()
 
 

@@ -1,6 +1,7 @@
 """Batches: together while everybody is in time, and nobody is held for long by who is not; what joins, and when."""
 
 import asyncio
+import contextlib
 import random
 import time
 from typing import Any
@@ -13,6 +14,8 @@ from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.scripted import ScriptedSampler
 
 Batch = tuple[tuple[int, ...], ...]
+OTHERS_S = 30.0
+"""An environment that answers once the last place is through; after so long at the latest."""
 
 
 class Noting(ScriptedSampler):
@@ -31,13 +34,17 @@ class Noting(ScriptedSampler):
 
 def run(sampler: Noting, waits: list[list[float]], **settings: Any) -> list[float]:
     """Places that sample and then let their environment answer, as often as ``waits`` says; seconds that each took."""
+    through = asyncio.Event()
 
     async def place(batching: BatchingSampler, at: int) -> float:
         started = time.perf_counter()
         async with batching.slot():
             for step, seconds in enumerate(waits[at]):
                 await batching.sample(Prompt((5, 6), (at, step), 4), SamplingParams())
-                await asyncio.sleep(seconds)
+                with contextlib.suppress(TimeoutError):
+                    await (asyncio.wait_for(through.wait(), seconds) if seconds == OTHERS_S else asyncio.sleep(seconds))
+        if at == len(waits) - 1:
+            through.set()
         return time.perf_counter() - started
 
     async def all_places() -> list[float]:
@@ -57,19 +64,20 @@ def test_while_everybody_is_in_time_batches_are_whole(tiny_tokenizer: Any) -> No
 
 
 def test_an_environment_that_is_late_costs_the_others_its_patience_once(tiny_tokenizer: Any) -> None:
-    """One place is slow for 4 s; the other takes twenty steps meanwhile, though it was held for half a second first."""
+    """One place is slow; the other takes twenty steps meanwhile, though it was held for a second before the first."""
     sampler = Noting(tiny_tokenizer)
-    slow, fast = run(sampler, [[4.0, 0.0], [0.0] * 20], patience_s=0.5)
+    slow, fast = run(sampler, [[OTHERS_S, 0.0], [0.0] * 20], patience_s=1.0)
     assert sampler.batches[0] == ((0, 0), (1, 0))
-    assert sampler.times[1] - sampler.times[0] >= 0.5
-    assert 0.5 <= fast < 4.0 <= slow
+    assert sampler.times[1] - sampler.times[0] >= 1.0
+    assert 1.0 <= fast < 15.0  # not a second for each step
+    assert fast <= slow < OTHERS_S
     assert sampler.batches[1:20] == [((1, step),) for step in range(1, 20)]
 
 
 def test_without_patience_nobody_waits(tiny_tokenizer: Any) -> None:
     sampler = Noting(tiny_tokenizer)
-    _, fast = run(sampler, [[2.0], [0.0] * 5], patience_s=0.0)
-    assert fast < 2.0
+    _, fast = run(sampler, [[OTHERS_S], [0.0] * 5], patience_s=0.0)
+    assert fast < OTHERS_S
     assert sampler.batches[-1] == ((1, 4),)
 
 
