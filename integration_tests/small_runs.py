@@ -1,6 +1,7 @@
 """What tests of whole runs have in common: a tiny model, a recipe file beside it, and the environment of a process."""
 
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,13 @@ from agentr1_train.init_model import ModelShape, init_model
 
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent
+
+
+def free_port() -> int:
+    """A port for ranks to meet at, which nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def make_model(folder: Path) -> Path:

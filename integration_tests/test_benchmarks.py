@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from small_runs import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -91,7 +92,7 @@ def test_the_benchmark_of_joining_runs() -> None:
 @pytest.mark.slow
 def test_the_study_of_presets_makes_a_table_and_goes_on_after_a_stop(tmp_path: Path) -> None:
     small = "--updates 1 --supervised.batches 2 --evaluation.episodes 4 --rollout.groups 2 --rollout.group-size 2"
-    chosen = "quickstart --presets grpo --seeds 0 --port 29547 --further"
+    chosen = f"quickstart --presets grpo --seeds 0 --port {free_port()} --further"
     study = ("learn_presets.py", *chosen.split(), small)
     first = output_of(*study, folder=tmp_path)
     *_, row = first.splitlines()

@@ -11,6 +11,7 @@ import pytest
 from agentr1_train.config import load_recipe
 from agentr1_train.quickstart import RECIPE
 from agentr1_train.tracking import read_events
+from small_runs import free_port
 
 ROOT = Path(__file__).parents[1]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.xdist_group("quickstart")]
@@ -21,7 +22,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run the quickstart in a folder of its own, which sees the recipes of this checkout."""
     place = tmp_path_factory.mktemp("quickstart")
     (place / "packages").symlink_to(ROOT / "packages")
-    command = [sys.executable, "-m", "agentr1_train.quickstart", "--port", "29611"]
+    command = [sys.executable, "-m", "agentr1_train.quickstart", "--port", str(free_port())]
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "supervised start" in done.stdout
@@ -44,7 +45,8 @@ def test_it_learns(folder: Path) -> None:
 
 def test_permuted_returns_teach_nothing(folder: Path) -> None:
     start, control = folder / "supervised" / "model", folder.with_name("control")
-    command = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", "2", "--master_port", "29612"]
+    command = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", "2"]
+    command += ["--master_port", str(free_port())]
     command += ["--module", "agentr1_train", str(ROOT / RECIPE), "--run-dir", str(control)]
     command += ["--model.path", str(start), "--supervised.batches", "0", "--algorithm.permute-returns", "batch"]
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -7,7 +7,6 @@ imported model is kept in ``AGENTR1_CACHE/models/smollm2``, so that only the fir
 import json
 import math
 import os
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from agentr1_train.config import Recipe, load_recipe
 from agentr1_train.preflight import check
 from agentr1_train.presets import resolve
 from agentr1_train.tracking import read_events, read_rollouts
+from small_runs import free_port
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -51,12 +51,6 @@ def start(*command: Any, limit: float = RUN_LIMIT_S) -> str:
     )
     assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.mark.parametrize("path", sorted(RECIPES.glob("*.toml")), ids=lambda path: path.stem)

@@ -2,7 +2,6 @@
 
 import importlib.util
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,10 +17,11 @@ import torch
 from agentr1_train.config import load_recipe
 from agentr1_train.tracking import read_events, read_rollouts
 from agentr1_train.trainer import train
-from small_runs import environment, make_model
+from small_runs import environment, free_port, make_model
 from transformers import AutoModelForCausalLM
 
 HERE = Path(__file__).resolve().parent
+pytestmark = pytest.mark.timeout(1800)  # some start half a dozen processes in turn
 
 RECIPE: dict[str, Any] = {
     "updates": 4,
@@ -119,12 +119,9 @@ def checkpoints(run: Path) -> list[str]:
     return sorted(path.name for path in (run / "checkpoints").iterdir())
 
 
-def launch(*words: Any, timeout: float = 300) -> "subprocess.CompletedProcess[str]":
+def launch(*words: Any, timeout: float = 900) -> "subprocess.CompletedProcess[str]":
     """Run ``deepspeed`` on two CPU ranks."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [Path(sys.executable).parent / "deepspeed", "--num_accelerators", 2, "--master_port", port, *words]
+    command = [Path(sys.executable).parent / "deepspeed", "--num_accelerators", 2, "--master_port", free_port(), *words]
     return subprocess.run(
         [str(word) for word in command], env=environment(), capture_output=True, text=True, timeout=timeout
     )

@@ -23,7 +23,8 @@ pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(7200)]
 
 def run(folder: Path, start: Path, sampler: str) -> list[dict[str, Any]]:
     """Train from the quickstart's supervised start and return the run's events."""
-    command = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", "2", "--master_port", "29613"]
+    command = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", "2"]
+    command += ["--master_port", str(small_runs.free_port())]
     command += ["--module", "agentr1_train", str(ROOT / RECIPE), "--run-dir", str(folder), "--model.path", str(start)]
     command += ["--supervised.batches", "0", "--sampler.name", sampler]
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -35,7 +36,7 @@ def run(folder: Path, start: Path, sampler: str) -> list[dict[str, Any]]:
 
 def test_the_quickstart_ends_where_it_ends_under_transformers(tmp_path: Path) -> None:
     (tmp_path / "packages").symlink_to(ROOT / "packages")
-    command = [sys.executable, "-m", "agentr1_train.quickstart", "--port", "29613"]
+    command = [sys.executable, "-m", "agentr1_train.quickstart", "--port", str(small_runs.free_port())]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     reference = tmp_path / load_recipe(ROOT / RECIPE).run_dir
@@ -79,8 +80,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def launch(recipe: Path, *words: str, fault: str = "", rank: str = "") -> "subprocess.CompletedProcess[str]":
     """Two CPU ranks under the real launcher."""
-    command = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", "2", "--master_port", "29613"]
-    command += ["--module", "agentr1_train", str(recipe), *words]
+    command = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", "2"]
+    command += ["--master_port", str(small_runs.free_port()), "--module", "agentr1_train", str(recipe), *words]
     environment = small_runs.environment(fault, rank)
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=900)
 

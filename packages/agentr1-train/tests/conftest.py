@@ -49,6 +49,13 @@ TEXTS = [
 ]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The first test that asks for two ranks waits for all that they do."""
+    for item in items:
+        if "two_ranks" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(1500))
+
+
 def make_tokenizer(chat_template: str | None = CHATML) -> PreTrainedTokenizerFast:
     """A byte-level BPE that can write anything."""
     tokenizer = Tokenizer(models.BPE())
@@ -228,7 +235,7 @@ def ranks_script() -> Any:
 def launch() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run a script on two CPU ranks under the real ``deepspeed`` launcher: ``launch(script, *arguments, ranks=2)``."""
 
-    def run(script: Path, *arguments: Any, ranks: int = 2, timeout: float = 500) -> subprocess.CompletedProcess[str]:
+    def run(script: Path, *arguments: Any, ranks: int = 2, timeout: float = 1200) -> subprocess.CompletedProcess[str]:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]

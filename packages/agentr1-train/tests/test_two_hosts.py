@@ -66,7 +66,7 @@ def train_on(hosts: Sequence[Host], recipe: dict[str, Any], folder: Path) -> lis
             )
             stack.callback(process.kill)  # nothing where it has ended
             started.append(process)
-        codes = [process.wait(timeout=400) for process in started]
+        codes = [process.wait(timeout=800) for process in started]
     assert codes == [0, 0], "".join((folder / f"host_{rank}.log").read_text()[-3000:] for rank in (0, 1))
     events = read_events(folder / "run" / "events.jsonl")
     return [{name: value for name, value in event.items() if not name.startswith("time/")} for event in events]
@@ -119,13 +119,13 @@ def start_ray(hosts: Sequence[Host], folder: Path) -> str:
         words = [*host.prefix, str(SCRIPTS / "ray"), "start", *joins, "--node-ip-address", host.address]
         words += ["--num-cpus", "2", "--object-store-memory", "80000000", "--disable-usage-stats"]
         words += ["--include-dashboard", "false"] if index == 0 else []
-        done = subprocess.run(words, env=environment(host), capture_output=True, text=True, timeout=120)
+        done = subprocess.run(words, env=environment(host), capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
     return head
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_two_hosts_train_as_one(
     symbol_recipe: Make, launch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,7 +134,7 @@ def test_two_hosts_train_as_one(
     alone = tmp_path / "alone.toml"
     alone.write_text(tomli_w.dumps(recipe | {"run_dir": str(tmp_path / "one_host")}), "utf-8")
     monkeypatch.setenv("PYTHONPATH", str(HERE))
-    done = launch("--module", "agentr1_train", alone, timeout=300)
+    done = launch("--module", "agentr1_train", alone, timeout=800)
     assert done.returncode == 0, done.stderr[-3000:]
     expected = [
         {name: value for name, value in event.items() if not name.startswith("time/")}
@@ -146,7 +146,7 @@ def test_two_hosts_train_as_one(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_two_namespaces_with_a_ray_node_each(symbol_recipe: Make, namespaces: list[Host], tmp_path: Path) -> None:
     """Ranks and actors on both hosts; the events are those of the same ranks without Ray."""
     pytest.importorskip("ray")
@@ -154,7 +154,8 @@ def test_two_namespaces_with_a_ray_node_each(symbol_recipe: Make, namespaces: li
     expected = train_on(namespaces, recipe, tmp_path / "plain")
     address = start_ray(namespaces, Path(f"/tmp/agr-{os.getpid()}"))
     try:
-        over_ray = train_on(namespaces, recipe | {"ray": {"actors": 1, "address": address}}, tmp_path / "over_ray")
+        ray = {"actors": 1, "address": address, "start_timeout_s": 300.0}
+        over_ray = train_on(namespaces, recipe | {"ray": ray}, tmp_path / "over_ray")
     finally:
         shutil.rmtree(f"/tmp/agr-{os.getpid()}", ignore_errors=True)
     assert [event["kind"] for event in over_ray] == [event["kind"] for event in expected]
