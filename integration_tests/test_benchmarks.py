@@ -8,12 +8,13 @@ import pytest
 from small_runs import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.timeout(1800)
 
 
 def output_of(benchmark: str, *arguments: str, folder: Path | None = None) -> str:
     """What a benchmark prints, run in a folder; it must end well."""
     command = [sys.executable, ROOT / "benchmarks" / benchmark, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=folder)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
