@@ -21,6 +21,23 @@ def test_sigterm_is_noted_while_it_is_entered() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_a_lost_rank_is_told_before_the_launchers_signal_ends_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The handler comes back with any other error, and where there is no other rank."""
+    before = signal.getsignal(signal.SIGTERM)
+    for ranks, told, after in (
+        ("2", "[gloo] Connection closed by peer [127.0.0.1]:1234", signal.SIG_IGN),
+        ("2", "shapes do not match", before),
+        ("1", "Connection closed by peer", before),
+    ):
+        monkeypatch.setenv("WORLD_SIZE", ranks)
+        try:
+            with pytest.raises(RuntimeError), StopRequest():
+                raise RuntimeError(told)
+            assert signal.getsignal(signal.SIGTERM) is after
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
 def test_another_thread_is_left_alone() -> None:
     before = signal.getsignal(signal.SIGTERM)
 

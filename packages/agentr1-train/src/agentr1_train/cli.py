@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import tyro
 
 from agentr1_train.config import EnvConfig, EvaluationConfig, Recipe, load_recipe
-from agentr1_train.errors import LOST_RANK, AgentR1Error, ConfigError, StoppedError, UnknownNameError
+from agentr1_train.errors import LOST_RANK, AgentR1Error, ConfigError, StoppedError, UnknownNameError, is_lost_rank
 from agentr1_train.exhausted import is_disk_full, is_out_of_memory
 
 OVERVIEW = """usage: agentr1-train RECIPE.toml [--resume] [--section.field VALUE ...]
@@ -265,8 +265,6 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 STOPPED = 143
 """Exit code of a run that obeyed SIGTERM."""
 
-_LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL communicator was aborted")
-
 READ_RECIPES = ("train", "supervised", "evaluate", "baselines")
 """Commands whose options are the fields of a recipe: their own help needs one (``COMMAND RECIPE.toml --help``)."""
 
@@ -316,6 +314,6 @@ def _mendable(error: Exception) -> str | None:
             "it was sampling, engine.micro_batch_tokens if it was training; --resume continues from the last whole "
             "checkpoint."
         )
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and any(word in str(error) for word in _LOST):
+    if is_lost_rank(error):
         return LOST_RANK
     return None

@@ -4,12 +4,14 @@ Each class also inherits the standard exception a caller would expect, so ``exce
 A bad rollout is not here: it is data (see ``Trajectory.error``).
 """
 
+import os
 from collections.abc import Iterable
 
 from rapidfuzz import process
 
 LOST_RANK = "another rank ended; --resume continues from the last checkpoint."
 """What a rank says that waits for one that is gone."""
+_LOST_WORDS = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "NCCL communicator was aborted")
 
 
 class AgentR1Error(Exception):
@@ -94,3 +96,8 @@ def did_you_mean(given: str, legal: Iterable[str]) -> str:
     """Return `` Did you mean 'x'?`` for the nearest legal name, or ``.`` when none is near."""
     found = process.extractOne(given, list(legal), score_cutoff=60)
     return f". Did you mean {found[0]!r}?" if found else "."
+
+
+def is_lost_rank(error: BaseException) -> bool:
+    """Return whether an error says that another rank is gone."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and any(word in str(error) for word in _LOST_WORDS)

@@ -16,7 +16,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from agentr1_train import distributed
-from agentr1_train.errors import LOST_RANK
+from agentr1_train.errors import LOST_RANK, is_lost_rank
 
 LOST_RANK_EXIT_CODE = 2
 
@@ -45,7 +45,9 @@ class StopRequest:
     ) -> None:
         if self._before is None:
             return
-        signal.signal(signal.SIGTERM, self._before)
+        # A rank that lost another has a line to write and then ends: the launcher's signal must not come before it.
+        lost = error is not None and is_lost_rank(error)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN if lost else self._before)
         self._before = None
         if self._writer >= 0:
             signal.set_wakeup_fd(-1)
