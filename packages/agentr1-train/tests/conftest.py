@@ -50,9 +50,10 @@ TEXTS = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test that asks for two ranks waits for all that they do."""
+    """The first test that asks for two ranks waits for all that they do, so these are slow: one launch serves all."""
     for item in items:
         if "two_ranks" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.timeout(1500))
 
 
