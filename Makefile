@@ -38,7 +38,9 @@ check: setup  ## lint, format, types, import contracts
 	$(VENV)/pyright
 	$(VENV)/lint-imports --no-cache
 
+unit: export AGENTR1_TEST_RUNS = $(CURDIR)/runs/tests
 unit: setup  ## unit and integration tests in the whole environment
+	@rm -rf $(CURDIR)/runs/tests
 	@$(PYTHON) scripts/setup.py alfworld || [ "$$CI" != true ]  # without a compiler, the comparison with it is skipped
 	$(VENV)/python -m pytest -n $(WORKERS) --dist loadfile -m "not gpu and not slow and not vllm"
 	$(VENV)/python -m pytest -m "slow and not gpu and not vllm"  # these start ranks that fill the cores: one at a time

@@ -1,16 +1,23 @@
-"""What tests of whole runs have in common: a tiny model, a recipe file beside it, and the environment of a process."""
+"""What tests of whole runs have in common: a tiny model, a recipe file beside it, the environment of a process, and the
+quickstart.
+"""
 
 import os
+import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import tomli_w
+from agentr1_train.config import load_recipe
 from agentr1_train.init_model import ModelShape, init_model
+from agentr1_train.quickstart import RECIPE
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 BIN = Path(sys.executable).parent
 
 
@@ -48,3 +55,19 @@ def environment(fault: str = "", rank: str = "") -> dict[str, str]:
         "DS_ACCELERATOR": "cpu",
         "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
     }
+
+
+def run_quickstart(place: Path) -> tuple[Path, str]:
+    """Run the quickstart in a folder that sees the recipes of this checkout; return its run and what it said."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    (place / "packages").symlink_to(ROOT / "packages")
+    command = [sys.executable, "-m", "agentr1_train.quickstart", "--port", str(free_port())]
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return place / load_recipe(ROOT / RECIPE).run_dir, done.stdout
+
+
+def place_of_runs(otherwise: Path) -> Path:
+    """Where runs lie that tests of several environments look at: AGENTR1_TEST_RUNS, which `make unit` sets."""
+    return Path(os.environ.get("AGENTR1_TEST_RUNS", otherwise))

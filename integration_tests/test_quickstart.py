@@ -11,7 +11,7 @@ import pytest
 from agentr1_train.config import load_recipe
 from agentr1_train.quickstart import RECIPE
 from agentr1_train.tracking import read_events
-from small_runs import free_port
+from small_runs import free_port, place_of_runs, run_quickstart
 
 ROOT = Path(__file__).parents[1]
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.xdist_group("quickstart")]
@@ -19,15 +19,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.xdist_gro
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run the quickstart in a folder of its own, which sees the recipes of this checkout."""
-    place = tmp_path_factory.mktemp("quickstart")
-    (place / "packages").symlink_to(ROOT / "packages")
-    command = [sys.executable, "-m", "agentr1_train.quickstart", "--port", str(free_port())]
-    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    assert "supervised start" in done.stdout
-    assert "after GRPO" in done.stdout
-    return place / load_recipe(ROOT / RECIPE).run_dir
+    """The run, in a folder of its own; the tests under vLLM begin where it began."""
+    run, said = run_quickstart(place_of_runs(tmp_path_factory.mktemp("runs")) / "quickstart")
+    assert "supervised start" in said
+    assert "after GRPO" in said
+    return run
 
 
 def evaluations(folder: Path) -> list[dict[str, Any]]:
