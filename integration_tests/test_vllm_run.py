@@ -3,9 +3,11 @@
 Runs in the environment that ``make setup-vllm`` makes; the quickstart takes several minutes for each of its runs.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -99,13 +101,28 @@ def test_one_server_samples_ahead_for_two_ranks(model: Path, tmp_path: Path) -> 
         assert {step.policy_version for item in played for step in item.steps} == {version}
 
 
+def engines() -> set[int]:
+    """Processes that write into the log of a server which a run started."""
+    found = set()
+    for place in Path("/proc").glob("[0-9]*/fd/1"):
+        with contextlib.suppress(OSError):
+            if "agentr1-vllm-" in os.readlink(place):
+                found.add(int(place.parts[2]))
+    return found
+
+
 def test_a_server_killed_in_a_rollout_ends_the_run_in_one_line_a_rank_and_it_resumes(
     model: Path, tmp_path: Path
 ) -> None:
     """SIGKILL of the server in the rollout of the second update: each rank has played five eighths of its steps."""
     changes: dict[str, Any] = {"updates": 3, "rollout": {"async_level": 0}, "evaluation": {"episodes": 0}}
     recipe = small_runs.write_recipe(SMALL, tmp_path, model, checkpoint={"every": 1}, **changes)
+    before = engines()
     done = launch(recipe, fault="step:20:SERVER", rank="0")
+    deadline = time.monotonic() + 30
+    while not engines() <= before:
+        assert time.monotonic() < deadline, "the engine of the killed server outlived the run"
+        time.sleep(0.1)
     assert done.returncode not in (0, 143), done.stderr[-3000:]
     said = [line for line in done.stderr.splitlines() if line.startswith("agentr1-train: ")]
     first, *others = [line for line in said if "[rank 1]" not in line] + [line for line in said if "[rank 1]" in line]

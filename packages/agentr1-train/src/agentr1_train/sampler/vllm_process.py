@@ -70,6 +70,7 @@ class ServerProcess:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 preexec_fn=_end_with_parent,
+                start_new_session=True,  # one group with the processes it starts
             )
         try:
             self._wait()
@@ -87,7 +88,7 @@ class ServerProcess:
             )
 
     def close(self) -> None:
-        """End the server, by force if it takes longer than a minute."""
+        """End the server, by force if it takes longer than a minute, and what it left behind if it was killed."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -95,6 +96,8 @@ class ServerProcess:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # its engine outlives a server that was killed
         self._folder.cleanup()
 
     def _wait(self) -> None:
