@@ -100,16 +100,20 @@ class Finished:
 @pytest.fixture(scope="module")
 def finished(data: Path, smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """``finished(recipe name)`` runs a recipe on two ranks, once."""
-    runs: dict[str, Finished] = {}
+    runs: dict[str, Finished | None] = {}
 
     def run(name: str) -> Finished:
         if name not in runs:
+            runs[name] = None
             folder = tmp_path_factory.mktemp(name) / "run"
             launcher = ("deepspeed", "--num_accelerators", 2, "--master_port", free_port(), "--module", "agentr1_train")
             places = ("--run-dir", folder, "--model.path", smollm2, "--env.kwargs.data", data / SMALL[name])
             start(*launcher, RECIPES / f"{name}.toml", *places, "--evaluation.episodes", QUESTIONS)
             runs[name] = Finished(load_recipe(folder / "config.toml"), folder)
-        return runs[name]
+        done = runs[name]
+        if done is None:
+            pytest.fail("the run failed for the first test that asked for it; it is not made again")
+        return done
 
     return run
 

@@ -6,8 +6,10 @@ Each rank writes everything it saw to OUT/rank_N.pt; the tests compare.
 """
 
 import dataclasses
+import os
 import random
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from agentr1_train.batch import MicroBatch, Packing, Row, assert_spans, pack, sp
 from agentr1_train.checkpoint import export_policy, latest, load_checkpoint, save_checkpoint
 from agentr1_train.config import AlgorithmConfig, CheckpointConfig, EngineConfig, ModelConfig, OptimizerConfig, Recipe
 from agentr1_train.critic import load_critic
+from agentr1_train.engine import build
 from agentr1_train.engine.deepspeed import AdapterFree, DeepSpeedEngine, FrozenModel
 from agentr1_train.errors import CheckpointError, NonFiniteLossError
 from agentr1_train.losses import LossOutput, policy_loss, token_weights, value_loss
@@ -146,7 +149,8 @@ def trio(model: str, stage: Any) -> dict[str, Any]:
     policy, recipe = make_engine(model, stage)
     device = distributed.init("cpu")
     critic = DeepSpeedEngine(load_critic(recipe.model), recipe.engine, recipe.optimizer, device, name="critic")
-    reference = FrozenModel(load_reference(recipe.model), recipe.engine, device)
+    frozen = load_reference(recipe.model)
+    reference = FrozenModel(frozen, recipe.engine, device)
     rows = evaluated(policy, my_rows())
     batches = pack(rows, 64)
     losses, moved = [], []
@@ -157,7 +161,19 @@ def trio(model: str, stage: Any) -> dict[str, Any]:
         moved.append(_of_reference(policy, rows))
     still = _of_reference(reference, rows)
     values = split_rows(batches, critic.evaluate(batches), len(rows))
-    return {"critic_losses": losses, "policy_moved": moved, "reference_moved": still, "values": values}
+    closed = [weakref.ref(policy.module), weakref.ref(frozen)]
+    del frozen
+    policy.close()
+    reference.close()
+    return {
+        "critic_losses": losses,
+        "policy_moved": moved,
+        "reference_moved": still,
+        "values": values,
+        "freed": [module() is None for module in closed],
+        "values_later": split_rows(batches, critic.evaluate(batches), len(rows)),
+        "loss_later": critic.forward_backward(batches, loss_of_critic)["critic/loss"],
+    }
 
 
 def _largest_change(spans: list[tuple[float, ...]], rows: list[Row]) -> float:
@@ -234,6 +250,14 @@ def collectives() -> dict[str, Any]:
     }
 
 
+def buffers() -> dict[str, list[str]]:
+    """DeepSpeed's all-reduce buffers of this run: which have a name in shared memory, which this rank has mapped."""
+    port = os.environ["MASTER_PORT"]
+    named = [path.name for path in build.SHARED_MEMORY.glob(f"deepspeed_allreduce_buffer_*_{port}_*")]
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    return {"named": named, "mapped": [line for line in maps if "deepspeed_allreduce_buffer" in line]}
+
+
 def main(out: Path, model: str) -> None:
     distributed.init("cpu")
     result: dict[str, Any] = {"collectives": collectives()}
@@ -243,12 +267,13 @@ def main(out: Path, model: str) -> None:
         result[f"checkpointed_{stage}"] = train(model, stage, packing="tree", checkpointing=True)
         result[f"without_rows_{stage}"] = rank_without_rows(model, stage)
         result[f"broken_{stage}"] = broken_loss(model, stage)
-    for stage in (0, 3):
+    for stage in (0, 2, 3):
         result[f"trio_{stage}"] = trio(model, stage)
     for stage, dtype in ((0, "fp32"), (2, "fp32"), (2, "bf16"), (3, "fp32")):
         result[f"resume_{stage}_{dtype}"] = resume(model, stage, dtype, out)
     for stage, dtype in ((0, "fp32"), (2, "fp32"), (2, "bf16"), (3, "fp32")):
         result[f"lora_{stage}_{dtype}"] = resume(model, stage, dtype, out, lora=4)
+    result["buffers"] = buffers()
     torch.save(result, out / f"rank_{distributed.rank()}.pt")
     distributed.shutdown()
 

@@ -86,6 +86,13 @@ def test_ranks_use_the_built_kernel(two_ranks: list[Any]) -> None:
     assert not (folder / build.KERNEL / "lock").exists()
 
 
+def test_ranks_leave_no_memory_taken(two_ranks: list[Any]) -> None:
+    """Every rank works with the buffers of both, and not one has a name that would outlive a killed rank."""
+    for rank in two_ranks:
+        assert len(rank["buffers"]["mapped"]) == 2
+        assert rank["buffers"]["named"] == []
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1500)
 def test_two_builders_after_a_killed_one(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_broken_loss_on_one_rank_stops_both(two_ranks: list[dict[str, Any]], s
     assert second["same"]
 
 
-@pytest.mark.parametrize("stage", [0, 3])
+@pytest.mark.parametrize("stage", [0, 2, 3])
 def test_policy_critic_and_reference_in_one_process(two_ranks: list[dict[str, Any]], stage: int) -> None:
     first, second = (seen[f"trio_{stage}"] for seen in two_ranks)
     for seen in (first, second):
@@ -132,6 +132,15 @@ def test_policy_critic_and_reference_in_one_process(two_ranks: list[dict[str, An
         assert any(seen["values"])
     assert first["critic_losses"] == second["critic_losses"]
     assert first["critic_losses"] == sorted(first["critic_losses"], reverse=True)
+
+
+@pytest.mark.parametrize("stage", [0, 2, 3])
+def test_a_closed_engine_is_gone_and_the_others_stay(two_ranks: list[dict[str, Any]], stage: int) -> None:
+    """The warm start's engine would keep weights, gradients and optimizer beside the run's own."""
+    for seen in (ranks[f"trio_{stage}"] for ranks in two_ranks):
+        assert seen["freed"] == [True, True]
+        assert seen["values_later"] == seen["values"]
+        assert seen["loss_later"] < seen["critic_losses"][-1]
 
 
 def test_micro_batches_change_no_step(ranks_script: Any, tiny_model_dir: Path, one_rank: dict[int, Any]) -> None:

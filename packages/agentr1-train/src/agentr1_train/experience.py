@@ -39,6 +39,14 @@ class Models:
     reference: AdapterFree | FrozenModel | None
     """Present when KL to the start of the run, or coherence, is used."""
 
+    def close(self) -> None:
+        """Give their memory back; none of them works after it."""
+        if isinstance(self.reference, FrozenModel):
+            self.reference.close()
+        for engine in (self.critic, self.policy):
+            if engine is not None:
+                engine.close()
+
 
 @dataclass(frozen=True, slots=True)
 class Experience:

@@ -99,14 +99,20 @@ def train_supervised(
     Raises:
         ConfigError: the environment has no demonstrations, or none that succeeds.
     """
-    policy = load_policy(recipe.model, recipe.engine.dtype, packing=recipe.engine.packing, seed=recipe.seed)
-    engine = DeepSpeedEngine(policy, recipe.engine, recipe.optimizer, device, name="policy")
+    engine = DeepSpeedEngine(
+        load_policy(recipe.model, recipe.engine.dtype, packing=recipe.engine.packing, seed=recipe.seed),
+        recipe.engine,
+        recipe.optimizer,
+        device,
+        name="policy",
+    )
     for batch, trajectories in enumerate(_batches(recipe, tokenizer)):
         lr = scheduled(recipe.supervised.lr, batch / recipe.supervised.batches, recipe.supervised.schedule)
         metrics = _step(engine, trajectories, recipe, lr)
         if report is not None:
             report(batch + 1, metrics)
     export_policy(engine, tokenizer, out)
+    engine.close()  # training has an engine of its own, which needs the memory
     return out
 
 

@@ -261,6 +261,8 @@ def open_run(recipe: Recipe, resume: bool = False) -> Iterator[Run]:
         sampler = build_sampler(recipe.sampler, recipe.model, tokenizer, device)
         stack.callback(sampler.close)
         checkpoint = latest(folder) if resume else None
+        if recipe.supervised.batches and isinstance(sampler, Sleeper):
+            sampler.sleep()  # until it gets the first weights
         start = _start_model(recipe, tokenizer, device, checkpoint)
         run = Run(
             recipe=recipe,
@@ -282,6 +284,7 @@ def open_run(recipe: Recipe, resume: bool = False) -> Iterator[Run]:
         if distributed.is_main():
             run.tracker = stack.enter_context(open_tracker(recipe, folder, where_to_go_on(recipe, folder, checkpoint)))
         yield run
+        run.models.close()
 
 
 def _flows(renderer: Renderer, recipe: Recipe) -> tuple[AgentFlow, AgentFlow]:

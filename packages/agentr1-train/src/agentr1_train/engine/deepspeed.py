@@ -7,6 +7,7 @@ DeepSpeed leaves out is reported or refused, never passed over. Schedules of the
 """
 
 import contextlib
+import gc
 import logging
 import math
 import warnings
@@ -20,8 +21,9 @@ from torch import Tensor, nn
 from agentr1_train import distributed
 from agentr1_train.batch import MicroBatch, equalize
 from agentr1_train.config import EngineConfig, OptimizerConfig
-from agentr1_train.engine.build import ensure_kernel, use_extensions_dir
+from agentr1_train.engine.build import ensure_kernel, free_buffer_on_exit, use_extensions_dir
 from agentr1_train.engine.config import deepspeed_config
+from agentr1_train.engine.release import release
 from agentr1_train.errors import CheckpointError, DeviceError, NonFiniteLossError, OutOfMemoryError
 from agentr1_train.exhausted import is_out_of_memory
 from agentr1_train.lora import without_adapter
@@ -188,6 +190,12 @@ class DeepSpeedEngine:
         if path is None:
             raise CheckpointError(f"{folder} holds no {self.name}; the checkpoint is incomplete.")
 
+    def close(self) -> None:
+        """Give the memory of weights, gradients and optimizer back; neither the engine nor its module works after."""
+        release(self._engine)
+        del self._engine, self._adamw
+        gc.collect()
+
     def _clip(self, *_: Any) -> None:
         """Note the norm of the averaged gradient and bound it, right before AdamW reads it."""
         bound = self._max_grad_norm or math.inf
@@ -230,7 +238,8 @@ class FrozenModel:
     def __init__(self, module: nn.Module, settings: EngineConfig, device: torch.device) -> None:
         module.requires_grad_(False).eval()
         self.device = device
-        if settings.zero_stage == 3:
+        self._sharded = settings.zero_stage == 3
+        if self._sharded:
             deepspeed = _import_deepspeed(settings, device)
             config = deepspeed_config(settings, 0.0, trainable=False)
             with _quiet():
@@ -243,6 +252,13 @@ class FrozenModel:
     def evaluate(self, batches: Sequence[MicroBatch]) -> list[Any]:
         """Return what the module's forward gives for each micro-batch. A collective call."""
         return _evaluate(self._forward, batches, self.device)
+
+    def close(self) -> None:
+        """Give the memory of the weights back."""
+        if self._sharded:
+            release(self._forward)
+        del self._forward
+        gc.collect()
 
 
 def _evaluate(forward: Callable[[MicroBatch], Any], batches: Sequence[MicroBatch], device: torch.device) -> list[Any]:
@@ -315,6 +331,9 @@ def _import_deepspeed(settings: EngineConfig, device: torch.device) -> Any:
             ensure_kernel()
         with _quiet():
             deepspeed.init_distributed(verbose=False)
+        if device.type == "cpu":
+            distributed.barrier()
+            free_buffer_on_exit(distributed.rank())
     return deepspeed
 
 
