@@ -20,6 +20,7 @@ from agentr1_train.tracking import read_events, read_rollouts, rollout_path
 from safetensors.torch import load_file
 
 ROOT = Path(__file__).parents[1]
+SHARED_MEMORY = Path("/dev/shm")
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(7200)]
 
 
@@ -117,11 +118,11 @@ def test_a_server_killed_in_a_rollout_ends_the_run_in_one_line_a_rank_and_it_res
     """SIGKILL of the server in the rollout of the second update: each rank has played five eighths of its steps."""
     changes: dict[str, Any] = {"updates": 3, "rollout": {"async_level": 0}, "evaluation": {"episodes": 0}}
     recipe = small_runs.write_recipe(SMALL, tmp_path, model, checkpoint={"every": 1}, **changes)
-    before = engines()
+    before, memory = engines(), set(SHARED_MEMORY.glob("psm_*"))
     done = launch(recipe, fault="step:20:SERVER", rank="0")
     deadline = time.monotonic() + 30
-    while not engines() <= before:
-        assert time.monotonic() < deadline, "the engine of the killed server outlived the run"
+    while not engines() <= before or set(SHARED_MEMORY.glob("psm_*")) - memory:
+        assert time.monotonic() < deadline, "the engine of the killed server, or its memory, outlived the run"
         time.sleep(0.1)
     assert done.returncode not in (0, 143), done.stderr[-3000:]
     said = [line for line in done.stderr.splitlines() if line.startswith("agentr1-train: ")]
