@@ -42,16 +42,16 @@ unit: export AGENTR1_TEST_RUNS = $(CURDIR)/runs/tests
 unit: setup  ## unit and integration tests in the whole environment
 	@rm -rf $(CURDIR)/runs/tests
 	@$(PYTHON) scripts/setup.py alfworld || [ "$$CI" != true ]  # without a compiler, the comparison with it is skipped
-	$(VENV)/python -m pytest -n $(WORKERS) --dist loadfile -m "not gpu and not slow and not vllm"
-	$(VENV)/python -m pytest -m "slow and not gpu and not vllm"  # these start ranks that fill the cores: one at a time
+	$(VENV)/python -m pytest -n $(WORKERS) --dist loadfile -m "not ranks and not gpu and not vllm"
+	$(VENV)/python -m pytest -m "ranks and not gpu and not vllm"  # these fill the cores: one at a time
 	@$(PYTHON) scripts/setup_vllm.py || [ "$$CI" != true ]  # where vLLM's CPU build cannot be had, its tests are left out
 	@if [ -x .venvs/vllm/bin/python ]; then .venvs/vllm/bin/python -m pytest $(VLLM_TESTS) -m "vllm and not gpu"; fi
 
-alone: setup  ## each package's own quick tests in an environment that holds that package alone
+alone: setup  ## each package's own short tests in an environment that holds that package alone
 	@for package in agentr1-tools agentr1-envs agentr1-train; do \
 		echo "== $$package alone"; \
 		$(PYTHON) scripts/setup.py alone $$package || exit 1; \
-		.venvs/$$package/bin/python -m pytest packages/$$package/tests -n $(WORKERS) --dist loadfile -m "not gpu and not slow and not vllm" || exit 1; \
+		.venvs/$$package/bin/python -m pytest packages/$$package/tests -n $(WORKERS) --dist loadfile -m "not once and not slow and not gpu and not vllm" || exit 1; \
 	done
 
 wheels: setup  ## build the three wheels, install them with plain pip, try what they install

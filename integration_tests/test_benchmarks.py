@@ -33,6 +33,7 @@ def test_the_benchmark_of_tools_runs() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.ranks
 def test_the_benchmark_of_alfworld_runs() -> None:
     """In CI beside the original engine: it refuses texts that differ."""
     output = output_of("bench_envs_alfworld.py", "--quick")
@@ -91,6 +92,7 @@ def test_the_benchmark_of_joining_runs() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.ranks
 def test_the_study_of_presets_makes_a_table_and_goes_on_after_a_stop(tmp_path: Path) -> None:
     small = "--updates 1 --supervised.batches 2 --evaluation.episodes 4 --rollout.groups 2 --rollout.group-size 2"
     chosen = f"quickstart --presets grpo --seeds 0 --port {free_port()} --further"

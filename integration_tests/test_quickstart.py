@@ -14,7 +14,7 @@ from agentr1_train.tracking import read_events
 from small_runs import free_port, place_of_runs, run_quickstart
 
 ROOT = Path(__file__).parents[1]
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800), pytest.mark.xdist_group("quickstart")]
+pytestmark = [pytest.mark.slow, pytest.mark.ranks, pytest.mark.timeout(1800), pytest.mark.xdist_group("quickstart")]
 
 
 @pytest.fixture(scope="module")

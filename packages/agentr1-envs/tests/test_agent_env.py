@@ -13,6 +13,8 @@ from agentr1_envs.errors import InfoSchemaError, SettingError, UnknownTaskError
 from gymnasium.error import InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
+pytestmark = pytest.mark.once
+
 TASKS = TaskSet("toy", "train", tuple(Task(f"t{i}", "train", f"say {i}", (str(i),)) for i in range(20)), "here")
 
 PRINT_EPISODE = """

@@ -8,6 +8,8 @@ import pytest
 from agentr1_envs.alfworld.session import NOTHING
 from agentr1_envs.errors import SettingError
 
+pytestmark = pytest.mark.once
+
 ID = "agentr1/ALFWorld-v0"
 TOOLS = "agentr1/ALFWorldTools-v0"
 SEEDS = range(25)

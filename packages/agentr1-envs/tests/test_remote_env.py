@@ -15,6 +15,8 @@ from agentr1_envs.wire import dumps
 from gymnasium.error import ClosedEnvironmentError, InvalidAction, ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
+pytestmark = pytest.mark.once
+
 pytest.importorskip("websockets", reason="the extra remote is not installed")
 
 SERVED = [

@@ -13,6 +13,8 @@ from agentr1_envs.vector import ThreadVectorEnv, entry_points
 from agentr1_envs.wrappers import WindowContext
 from gymnasium.vector import AsyncVectorEnv
 
+pytestmark = pytest.mark.once
+
 ALONE = [env_id for env_id in agentr1_envs.ENTRY_POINTS if env_id != "agentr1/Remote-v0"]
 """Ids that need no server; vectors of the one that does are in test_remote_env.py."""
 

@@ -11,6 +11,8 @@ import pytest
 from agentr1_envs.vector import ThreadVectorEnv
 from gymnasium.vector import AutoresetMode
 
+pytestmark = pytest.mark.once
+
 MakeVector = Callable[..., ThreadVectorEnv]
 SOON = 20.0
 """Seconds within which what holds nobody is done, on a busy machine."""

@@ -11,6 +11,8 @@ from agentr1_tools.batching import BatchRunner
 from agentr1_tools.errors import InvalidToolError
 from agentr1_tools.result import normalise
 
+pytestmark = pytest.mark.once
+
 GATE_SECONDS = 30  # what a test waits for at most; nothing here takes that long
 
 

@@ -12,6 +12,8 @@ from agentr1_tools.wiki_index import Passage, WikiIndex
 from agentr1_tools.wiki_search import WikiSearch
 from agentr1_tools.worker.nursery import shared
 
+pytestmark = pytest.mark.once
+
 
 class Good(BaseTool):
     """Adds one. The faulty tools below change one thing each."""

@@ -20,6 +20,8 @@ from mcp.types import (
     TextResourceContents,
 )
 
+pytestmark = pytest.mark.once
+
 PROBE = Path(__file__).with_name("mcp_probe_server.py")
 STDIO = [sys.executable, str(PROBE)]
 PATIENCE = 60.0  # of a call on a busy machine; connecting again is on its clock

@@ -10,6 +10,8 @@ from agentr1_tools.cli import main
 from agentr1_tools.errors import ToolConfigError, UnknownToolError
 from agentr1_tools.remote import RemoteTool, declarations, remote_tools
 
+pytestmark = pytest.mark.once
+
 pytest.importorskip("fastapi", reason="the extra serve is not installed")
 PATIENCE = 60.0  # of a call on a busy machine
 

@@ -7,6 +7,8 @@ from agentr1_tools import BaseTool, ToolCall, tool
 from agentr1_tools.runners import LoopRunner, RefusingRunner, ThreadRunner, make_runner
 from agentr1_tools.worker.runner import ProcessRunner
 
+pytestmark = pytest.mark.once
+
 
 @tool(cooperative=True, timeout=1.0, cacheable=False)
 async def nap(seconds: float) -> str:

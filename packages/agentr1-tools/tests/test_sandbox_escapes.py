@@ -23,7 +23,7 @@ from agentr1_tools.python_tool import Python
 from agentr1_tools.sandbox.limits import Limits
 from agentr1_tools.worker import processes
 
-pytestmark = pytest.mark.usefixtures("no_process_left")
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("no_process_left")]
 SECRET = "the-dragon-sleeps-at-noon"
 
 

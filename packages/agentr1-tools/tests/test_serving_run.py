@@ -8,6 +8,8 @@ import httpx
 import pytest
 from agentr1_tools.cli import main
 
+pytestmark = pytest.mark.once
+
 pytest.importorskip("uvicorn", reason="the extra serve is not installed")
 
 

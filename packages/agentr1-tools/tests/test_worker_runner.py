@@ -13,7 +13,7 @@ from agentr1_tools import BaseTool, ToolCall
 from agentr1_tools.errors import ToolOpenError
 from agentr1_tools.worker import processes, runner
 
-pytestmark = pytest.mark.usefixtures("no_process_left")
+pytestmark = [pytest.mark.once, pytest.mark.usefixtures("no_process_left")]
 CALL = ToolCall("probe", {"x": 1})
 
 

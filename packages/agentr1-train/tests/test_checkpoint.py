@@ -33,6 +33,8 @@ from agentr1_train.config import (
 from agentr1_train.errors import CheckpointError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+pytestmark = pytest.mark.once
+
 KEPT_TWO = Recipe(checkpoint=CheckpointConfig(keep=2))
 
 

@@ -14,6 +14,8 @@ from agentr1_train.rollout import update_groups
 from agentr1_train.trainer import Run, open_run
 from agentr1_train.trajectory import Step, Trajectory, TrajectoryGroup
 
+pytestmark = pytest.mark.once
+
 Make = Callable[..., dict[str, Any]]
 B = 4
 """Id of the symbol b."""

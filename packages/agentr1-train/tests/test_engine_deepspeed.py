@@ -15,6 +15,8 @@ from agentr1_train.errors import DeviceError, NonFiniteLossError
 from agentr1_train.losses import LossOutput
 from agentr1_train.policy import PolicyModel
 
+pytestmark = pytest.mark.once
+
 STAGES = [0, 1, 2, 3]
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from agentr1_train.exhausted import is_disk_full, is_out_of_memory
 
+pytestmark = pytest.mark.once
+
 WRITE = """
 import resource, sys
 import pyarrow as pa, pyarrow.parquet as pq, torch

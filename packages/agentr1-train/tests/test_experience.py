@@ -15,6 +15,8 @@ from agentr1_train.experience import Experience, build_experience
 from agentr1_train.trainer import Run, open_run
 from agentr1_train.trajectory import Step, Trajectory, TrajectoryGroup
 
+pytestmark = pytest.mark.once
+
 Make = Callable[..., dict[str, Any]]
 ASK, END, A, B = 2, 1, 3, 4
 

@@ -1,5 +1,6 @@
 """Converting a GGUF file: a real one (SmolLM2-135M), and a small one written here whose weights are known."""
 
+import os
 from importlib import metadata
 from pathlib import Path
 
@@ -154,7 +155,8 @@ def test_smollm2_answers(tmp_path: Path) -> None:
         metadata.distribution(PACKAGE)
     except metadata.PackageNotFoundError:
         pytest.skip(f"{PACKAGE} is not installed")
-    out = import_gguf(PACKAGE, tmp_path / "smollm2")
+    # Where `make unit` keeps what other tests take up: the recipes train this model.
+    out = import_gguf(PACKAGE, Path(os.environ.get("AGENTR1_TEST_RUNS", tmp_path)) / "smollm2")
     tokenizer, model = AutoTokenizer.from_pretrained(out), AutoModelForCausalLM.from_pretrained(out)
     assert sum(parameter.numel() for parameter in model.parameters()) == 134_515_008
     question = [{"role": "user", "content": "What is the capital of France?"}]

@@ -30,6 +30,8 @@ from agentr1_train.trajectory import Step, Trajectory, TrajectoryGroup
 from agentr1_train.update import update_models
 from torch import Tensor, nn
 
+pytestmark = pytest.mark.once
+
 SYMBOLS = 3
 """Chance solves one task in nine."""
 UPDATES = 20

@@ -19,6 +19,8 @@ from agentr1_train.weight_sync import sync_weights
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
+pytestmark = pytest.mark.once
+
 pytest.importorskip("peft", reason="the extra agentr1-train[lora]")
 
 RANK = ModelConfig(lora_rank=4)

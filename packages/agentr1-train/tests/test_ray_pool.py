@@ -140,6 +140,7 @@ def begun(log: Path) -> Counter[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.ranks
 def test_actors_on_two_nodes_play_what_is_played_here(
     cluster: Any, second_node: Any, tiny_model: Any, tiny_tokenizer: Any, tmp_path: Path
 ) -> None:
@@ -166,6 +167,7 @@ def test_actors_on_two_nodes_play_what_is_played_here(
 
 
 @pytest.mark.slow
+@pytest.mark.ranks
 def test_the_episodes_of_a_killed_actor_begin_again(cluster: Any, tiny_tokenizer: Any, tmp_path: Path, capfd) -> None:
     log, gate = tmp_path / "log", tmp_path / "gate"
     with EnvPool(diary()) as pool:
@@ -181,6 +183,7 @@ def test_the_episodes_of_a_killed_actor_begin_again(cluster: Any, tiny_tokenizer
 
 
 @pytest.mark.slow
+@pytest.mark.ranks
 def test_the_episodes_of_a_removed_node_begin_again(
     cluster: Any, second_node: Any, tiny_tokenizer: Any, tmp_path: Path
 ) -> None:
@@ -198,6 +201,7 @@ def test_the_episodes_of_a_removed_node_begin_again(
 
 
 @pytest.mark.slow
+@pytest.mark.ranks
 def test_an_episode_that_kills_every_actor_ends_as_an_error(cluster: Any, tiny_tokenizer: Any) -> None:
     deadly = update_groups(3, 0, GROUPS)[1].seed
     with EnvPool(diary()) as pool:
@@ -215,6 +219,7 @@ def test_an_episode_that_kills_every_actor_ends_as_an_error(cluster: Any, tiny_t
 
 
 @pytest.mark.slow
+@pytest.mark.ranks
 def test_what_cannot_start_is_refused(cluster: Any) -> None:
     with pytest.raises(ConfigError, match=r"ray.actors = 50 of 1 CPUs each: the cluster has \d CPUs in all"):
         RayPool(diary(), settings(cluster, actors=50))
@@ -228,6 +233,7 @@ def test_what_cannot_start_is_refused(cluster: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.ranks
 @pytest.mark.timeout(1000)
 def test_training_over_ray_under_the_launcher(
     cluster: Any,
@@ -259,6 +265,7 @@ def test_training_over_ray_under_the_launcher(
 
 
 @pytest.mark.slow
+@pytest.mark.ranks
 def test_a_warm_start_over_ray_is_the_one_without(
     cluster: Any, second_node: Any, symbol_recipe: Callable[..., dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -280,6 +287,7 @@ def test_a_warm_start_over_ray_is_the_one_without(
 
 
 @pytest.mark.slow
+@pytest.mark.ranks
 def test_baselines_over_ray_are_those_without(cluster: Any, tiny_model_dir: Path) -> None:
     """Each strategy's flow travels, with the words that it puts around the environment."""
     recipe = Recipe(

@@ -26,6 +26,8 @@ from agentr1_train.sampler.hf import HFSampler
 from agentr1_train.sampler.scripted import ScriptedSampler
 from agentr1_train.trajectory import TrajectoryGroup
 
+pytestmark = pytest.mark.once
+
 SETTINGS = RolloutConfig(max_prompt_tokens=400, max_response_tokens=24, top_p=0.95)
 
 

@@ -24,6 +24,8 @@ from agentr1_train.update import update_models
 from agentr1_train.weight_sync import policy_weights, sync_weights
 from transformers import AutoModelForCausalLM
 
+pytestmark = pytest.mark.once
+
 Make = Callable[..., dict[str, Any]]
 WEIGHTS = [("a", torch.zeros(1))]
 MOVING = {"env": {"kwargs": {"steps": 1}}, "rollout": {"groups": 4, "group_size": 8}, "optimizer": {"lr": 0.05}}

@@ -28,6 +28,8 @@ from agentr1_train.sampler.base import Completion, Prompt, SamplingParams
 from agentr1_train.sampler.openai import LONGEST_RETRY_AFTER_S, OpenAISampler
 from agentr1_train.trainer import evaluate_only, train
 
+pytestmark = pytest.mark.once
+
 HERE = Path(__file__).parent
 Make = Callable[..., dict[str, Any]]
 

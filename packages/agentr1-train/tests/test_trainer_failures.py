@@ -15,6 +15,8 @@ from agentr1_train.rollout import group_seed
 from agentr1_train.tracking import read_events, read_rollouts, rollout_path
 from agentr1_train.trainer import train
 
+pytestmark = pytest.mark.once
+
 Make = Callable[..., dict[str, Any]]
 
 

@@ -125,6 +125,7 @@ def start_ray(hosts: Sequence[Host], folder: Path) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.ranks
 @pytest.mark.timeout(1800)
 def test_two_hosts_train_as_one(
     symbol_recipe: Make, launch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -146,6 +147,7 @@ def test_two_hosts_train_as_one(
 
 
 @pytest.mark.slow
+@pytest.mark.ranks
 @pytest.mark.timeout(1800)
 def test_two_namespaces_with_a_ray_node_each(symbol_recipe: Make, namespaces: list[Host], tmp_path: Path) -> None:
     """Ranks and actors on both hosts; the events are those of the same ranks without Ray."""

@@ -6,13 +6,12 @@ It can be drawn while the run goes on. matplotlib's windows are never used.
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
+from typing import TYPE_CHECKING, Any
 
 from agentr1_train.tracking import EVENTS_FILE, read_events
+
+if TYPE_CHECKING:  # a second and a half of a run's start, for one drawing at its end
+    from matplotlib.axes import Axes
 
 PANELS: Mapping[str, Mapping[str, str]] = {
     "success": {"rollout/success": "training", "eval/success": "held out"},
@@ -34,6 +33,9 @@ def plot_curve(run_dir: Path) -> Path:
     Raises:
         MissingFileError: there is no ``events.jsonl``.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     events = read_events(run_dir / EVENTS_FILE)
     panels = {title: lines for title, lines in PANELS.items() if any(_series(events, name)[0] for name in lines)}
     columns = min(3, max(1, len(panels)))
@@ -53,7 +55,7 @@ def plot_curve(run_dir: Path) -> Path:
     return path
 
 
-def _draw(axes: Axes, title: str, lines: Mapping[str, str], events: Sequence[Mapping[str, Any]]) -> None:
+def _draw(axes: "Axes", title: str, lines: Mapping[str, str], events: Sequence[Mapping[str, Any]]) -> None:
     for name, label in lines.items():
         steps, values = _series(events, name)
         if not steps:
