@@ -40,18 +40,23 @@ def test_it_learns(folder: Path) -> None:
 
 
 def test_permuted_returns_teach_nothing(folder: Path) -> None:
+    """As many updates as the run had done by its evaluation in the middle, with most of what it learns behind it."""
+    middle = evaluations(folder)[1]
     start, control = folder / "supervised" / "model", folder.with_name("control")
     command = [sys.executable, "-m", "deepspeed.launcher.runner", "--num_accelerators", "2"]
     command += ["--master_port", str(free_port())]
     command += ["--module", "agentr1_train", str(ROOT / RECIPE), "--run-dir", str(control)]
     command += ["--model.path", str(start), "--supervised.batches", "0", "--algorithm.permute-returns", "batch"]
+    command += ["--updates", str(middle["step"])]
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "PATH": tools}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     first, *_, last = evaluations(control)
     assert first["eval/success"] == evaluations(folder)[0]["eval/success"]
+    assert last["step"] == middle["step"]
     assert last["eval/success"] <= first["eval/success"] + 0.05
+    assert last["eval/success"] <= middle["eval/success"] - 0.2
 
 
 def test_held_out_problems_are_new() -> None:
