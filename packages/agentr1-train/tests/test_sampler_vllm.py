@@ -6,6 +6,7 @@ Runs in the environment that ``make setup-vllm`` makes. The server has a test of
 import logging
 import random
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,21 @@ def test_ends_and_caps(sampler: VLLMSampler, model_dir: Path) -> None:
         assert done.ids == whole.ids[: len(done.ids)]
         assert ("a" in tokenizer.decode(list(done.ids))) == (done.finish_reason == "stop")
         assert "a" not in tokenizer.decode(list(done.ids[:-1]))
+
+
+def test_a_new_thread_counts_torch_s_threads(sampler: VLLMSampler) -> None:
+    """A run samples in a thread of its own. There OpenMP begins with its own number of threads, which need not be the
+    run's ``engine.threads``; vLLM plans with the one and works with the other, and its kernels refuse that.
+    """
+    prompts, params, before = make_prompts(), SamplingParams(0.0), torch.get_num_threads()
+    want = sampler.sample(prompts, params)
+    torch.set_num_threads(before + 1)
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            got = thread.submit(sampler.sample, prompts, params).result()
+    finally:
+        torch.set_num_threads(before)
+    assert [one.ids for one in got] == [one.ids for one in want]
 
 
 def test_sleep_is_logged_on_a_cpu(sampler: VLLMSampler, caplog: pytest.LogCaptureFixture) -> None:

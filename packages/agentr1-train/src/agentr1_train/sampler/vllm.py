@@ -152,8 +152,11 @@ class VLLMSampler:
             self._asleep = False
 
     def _on_device(self) -> contextlib.AbstractContextManager[Any]:
-        """Samplers run in a thread of their own, and a thread begins on the first device."""
-        return torch.cuda.device(self._device) if self._device.type == "cuda" else contextlib.nullcontext()
+        """Samplers run in a thread of their own: it begins on the first device, and with OpenMP's number of threads."""
+        if self._device.type == "cuda":
+            return torch.cuda.device(self._device)
+        torch.get_num_threads()  # has this thread take torch's number, which vLLM's kernels count on
+        return contextlib.nullcontext()
 
 
 def engine_arguments(path: str, settings: SamplerConfig, device: torch.device) -> dict[str, Any]:
