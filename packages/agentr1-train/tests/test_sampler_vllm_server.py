@@ -171,18 +171,14 @@ def test_an_adapter_is_sampled_with(kind: Any, model_dir: Path, adapter_dir: Pat
         sampler.close()
 
 
-def test_a_server_that_is_killed_ends_the_run_in_one_error(model_dir: Path) -> None:
-    settings = SamplerConfig(name="vllm_server", max_batch=8, kv_cache_gb=0.2)
-    one = VLLMServerSampler(str(model_dir), settings, distributed.init("cpu"))
-    try:
-        assert one.sample(make_prompts()[:1], SamplingParams())
-        assert one._process is not None
-        os.kill(one._process._process.pid, signal.SIGKILL)
-        one._process._process.wait(60)
-        with pytest.raises(RunFailedError, match="vLLM's server ended with exit code -9"):
-            one.sample(make_prompts()[:1], SamplingParams())
-    finally:
-        one.close()
+def test_a_server_that_is_killed_ends_the_run_in_one_error(server: VLLMServerSampler) -> None:
+    """The last of the tests that share a server."""
+    assert server.sample(make_prompts()[:1], SamplingParams())
+    assert server._process is not None
+    os.kill(server._process._process.pid, signal.SIGKILL)
+    server._process._process.wait(60)
+    with pytest.raises(RunFailedError, match="vLLM's server ended with exit code -9"):
+        server.sample(make_prompts()[:1], SamplingParams())
 
 
 def test_a_server_that_cannot_sample_is_ended_and_says_why(tiny_model_dir: Path) -> None:
