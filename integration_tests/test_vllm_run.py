@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 import small_runs
 from agentr1_train.config import load_recipe
+from agentr1_train.engine.build import SHARED_MEMORY
 from agentr1_train.init_model import ModelShape, init_model
 from agentr1_train.quickstart import RECIPE
 from agentr1_train.tracking import read_events, read_rollouts, rollout_path
 from safetensors.torch import load_file
 
 ROOT = Path(__file__).parents[1]
-SHARED_MEMORY = Path("/dev/shm")
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(7200)]
 
 

@@ -69,7 +69,7 @@ def ensure_kernel() -> None:
             _say(f"kernel compiled in {time.monotonic() - started:.0f} s")
 
 
-def free_buffer_on_exit(rank: int) -> None:
+def unlink_buffer(rank: int) -> None:
     """Drop the name of this rank's all-reduce buffer in shared memory: it then lasts as long as the ranks that map it.
 
     DeepSpeed never removes it. Each rank of each run, also of one that was killed, would leave 69 MB of the host's

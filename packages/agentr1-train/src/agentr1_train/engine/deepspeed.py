@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from agentr1_train import distributed
 from agentr1_train.batch import MicroBatch, equalize
 from agentr1_train.config import EngineConfig, OptimizerConfig
-from agentr1_train.engine.build import ensure_kernel, free_buffer_on_exit, use_extensions_dir
+from agentr1_train.engine.build import ensure_kernel, unlink_buffer, use_extensions_dir
 from agentr1_train.engine.config import deepspeed_config
 from agentr1_train.engine.release import release
 from agentr1_train.errors import CheckpointError, DeviceError, NonFiniteLossError, OutOfMemoryError
@@ -333,7 +333,7 @@ def _import_deepspeed(settings: EngineConfig, device: torch.device) -> Any:
             deepspeed.init_distributed(verbose=False)
         if device.type == "cpu":
             distributed.barrier()
-            free_buffer_on_exit(distributed.rank())
+            unlink_buffer(distributed.rank())
     return deepspeed
 
 
